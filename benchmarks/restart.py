@@ -51,7 +51,7 @@ def simulated(nodes: int, away_s: float, plans_s: float, seed: int = 1) -> Found
     at: Counter[int] = Counter()
     back: dict[int, float] = {}
     agents = [Returning(f"node-{i}", clock) for i in range(nodes)]
-    every = {"status": pacing.status_s, "identities": pacing.status_s, "sli": pacing.next_s}
+    every = {"status": pacing.status_s, "identities": pacing.known_s, "sli": pacing.next_s}
     retries_s = [_FIRST_RETRY_S] * nodes
     due: list[tuple[float, int, str]] = []
     for node, agent in enumerate(agents):

@@ -27,6 +27,7 @@ from latencyprobe.sli import Coverage, SliAnswer, SliBatch, SliRow
 from latencyprobe.wire import STATUS_S
 from latencyprobe_agent.directory.plans import _FIRST_RETRY_S, _LONGEST_RETRY_S
 from latencyprobe_agent.directory.returning import Returning
+from latencyprobe_agent.directory.uplink import _WHOLE_MINUTES_S
 
 OBJECTIVES = 20
 ADDRESSES = 30
@@ -108,10 +109,13 @@ class Agent:
         self._told = told
         self._due = _Due()
         self._peers: tuple[str, ...] = ()
+        self._forgotten: set[str] = set()
         self._sequence = 0
         self._reported_s = -STATUS_S
         self._returning = Returning(node)
         self._status_s = STATUS_S
+        self._upload_s = UPLOAD_S
+        self._minute = 0  # that was handed in
 
     @property
     def _path(self) -> str:
@@ -156,8 +160,9 @@ class Agent:
     def _take(self, line: PlanLine) -> None:
         self._returning.told(line.return_s)
         self._status_s = max(STATUS_S, line.status_s)
-        if not {*line.forget}.isdisjoint(self._peers):
-            self._due.at_latest("identities", PACE_S)
+        if forgotten := {*line.forget}.intersection(self._peers):
+            self._forgotten |= forgotten
+            self._due.at_latest("forgotten", PACE_S)
         uids: list[str] = []
         if line.plan is not None:
             self.plan, uids = line.plan, [pod.uid for pod in line.plan.pods]
@@ -181,7 +186,12 @@ class Agent:
 
     async def _post(self, connection: Connection) -> None:
         """Post what is due, one after the other, as long as the directory is not to be left alone."""
-        posts = {"status": self._report, "identities": self._identify, "sli": self._hand_in}
+        posts = {
+            "status": self._report,
+            "identities": self._identify,
+            "forgotten": self._ask_again,
+            "sli": self._hand_in,
+        }
         while True:
             what = await self._due.take()
             again_s = RETRY_S
@@ -211,15 +221,28 @@ class Agent:
         answer = await self._ask(connection, "identities", "/v1/identities", IdentityRequest(self._peers))
         return msgspec.json.decode(answer.body, type=IdentityAnswer).valid_s if answer.status == 200 else RETRY_S
 
+    async def _ask_again(self, connection: Connection) -> float:
+        """Ask for what was to be forgotten, and for nothing else, as `directory/peers`."""
+        addresses, self._forgotten = tuple(sorted(self._forgotten)), set()
+        if addresses:
+            await self._ask(connection, "identities", "/v1/identities", IdentityRequest(addresses))
+        return math.inf
+
     async def _hand_in(self, connection: Connection) -> float:
-        batch = SliBatch(f"agent of {self._node}", self._sequence, self._rows())
+        minute = int(time.time()) // 60 * 60
+        if self._upload_s >= _WHOLE_MINUTES_S:  # as `directory/uplink`
+            minute -= 60
+            if minute == self._minute:
+                return self._upload_s
+        batch = SliBatch(f"agent of {self._node}", self._sequence, self._rows(minute))
         answer = await self._ask(connection, "sli", f"{self._path}/sli", batch)
         self._told.answers_s.append(answer.s)
         if answer.status not in (200, 409):
             return UPLOAD_S
         said = msgspec.json.decode(answer.body, type=SliAnswer)
-        self._sequence = said.expected
-        return said.next_upload_s or UPLOAD_S
+        self._sequence, self._minute = said.expected, minute
+        self._upload_s = said.next_upload_s or UPLOAD_S
+        return self._upload_s
 
     def _status(self) -> AgentStatus:
         assert self.plan is not None
@@ -240,10 +263,9 @@ class Agent:
         found = {endpoint.address for target in self.plan.targets for endpoint in target.endpoints}
         return tuple(sorted(found)[:ADDRESSES])
 
-    def _rows(self) -> tuple[SliRow, ...]:
+    def _rows(self, minute: int) -> tuple[SliRow, ...]:
         assert self.plan is not None
         targets = {target.id: target for target in self.plan.targets}
-        minute = int(time.time()) // 60 * 60
         histogram = dict.fromkeys(HISTOGRAM_INDEXES[100 : 100 + BUCKETS], 10)
         coverage = Coverage(seen=10 * BUCKETS, measured_ms=5_000)
         return tuple(

@@ -150,7 +150,7 @@ def test_the_next_upload_waits_for_as_long_as_the_directory_says(
     arrived(directory, 600)  # one upload, three batches
     wait_until(lambda: uplink._due_s)
     assert pytest.approx(1000 + at_most_s) == uplink._due_s
-    uplink.add([row(good=5)])
+    uplink.add([row(minute=NOW - 60, good=5)])
     if wanted_s:
         wait_until(lambda: len(uplink._waiting) == 1)
         assert 3 == len(directory.batches)
@@ -159,6 +159,37 @@ def test_the_next_upload_waits_for_as_long_as_the_directory_says(
             uplink._lock.notify_all()
     arrived(directory, 605)
     uplink.stop(5)
+
+
+def test_where_uploads_are_far_apart_a_minute_goes_when_it_is_over_and_in_one_row(
+    directory: FakeDirectory, tmp_path: Path, now: list[float]
+) -> None:
+    unix_s = [NOW + 5.0]
+    waiting = WaitingRows(tmp_path, lambda: unix_s[0])
+    uplink = Uplink(directory, waiting)
+    directory.next_upload_s = 20.0
+
+    def pass_20_s() -> None:
+        wait_until(lambda: uplink._due_s == pytest.approx(now[0] + 20))
+        with uplink._lock:
+            now[0] += 20
+            unix_s[0] += 20
+            uplink._lock.notify_all()
+
+    uplink.start()
+    uplink.add([row(minute=NOW - 60, good=1)])
+    arrived(directory, 1)
+    for _ in range(2):
+        uplink.add([row(good=10), row(minute=NOW - 60, good=1)])
+        pass_20_s()
+    arrived(directory, 3)
+    pass_20_s()
+    arrived(directory, 23)
+    assert [NOW] == [one.minute for one in directory.batches[-1].rows]
+    directory.next_upload_s = 1000.0
+    uplink.add([row(minute=NOW + 60, good=100)])
+    uplink.stop(5)
+    assert 123 == sum(one.good for one in directory.rows), "at the end nothing is left for later"
 
 
 @pytest.mark.parametrize(("error", "pause_s"), [(DirectoryError("503", retry_after_s=40.0), 44.0), (None, 2.2)])

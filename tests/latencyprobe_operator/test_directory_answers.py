@@ -175,7 +175,30 @@ def test_in_a_large_cluster_who_can_be_told_to_forget_asks_more_seldom(world: Wo
     cart = next(p.addresses for p in world.planned.state.pods("shop") if p.name == "cart-1")
     assert world.identities("n1", IdentityRequest(cart)).valid_s == answers_.VALID_S, "it has no stream"
     world.streams.of["n1"] = asyncio.Event()
-    assert world.identities("n1", IdentityRequest(cart)).valid_s == 50.0
+    assert world.identities("n1", IdentityRequest(cart)).valid_s == 300.0
+
+
+@pytest.mark.parametrize(
+    ("limit", "valid_s"),
+    [
+        ("", 300.0),
+        ("latencyprobe_operator.directory.holders.ROOM", 50.0),
+        ("latencyprobe_operator.directory.lookups.NEW_AT_ONCE", 50.0),
+        ("latencyprobe_operator.plan.client_halves.NAMED", 50.0),
+    ],
+)
+def test_what_may_change_untold_is_asked_for_sooner(
+    world: World, make: Any, monkeypatch: pytest.MonkeyPatch, limit: str, valid_s: float
+) -> None:
+    monkeypatch.setattr("latencyprobe_operator.directory.lookups.OWN_AT_ONCE", 0)
+    if limit:
+        monkeypatch.setattr(limit, 0)
+    for node in ("n1", "n2"):
+        world.answers.status(node, make.status(world.planned.planner.plan_of(node).generation))
+    world.streams.pacing = Pacing(lambda: 3_000)
+    world.streams.of["n1"] = asyncio.Event()
+    (web_address,) = next(p.addresses for p in world.planned.state.pods("shop") if p.name == "web-1")
+    assert valid_s == world.identities("n1", IdentityRequest((web_address, "192.0.2.9"))).valid_s
 
 
 def test_agent_without_a_stream_is_not_told_and_knows_it(world: World) -> None:

@@ -88,8 +88,8 @@ def test_whoever_may_still_know_is_remembered_while_answers_come_to_last_shorter
 def test_addresses_that_nobody_has_take_no_more_than_their_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(holders_, "ROOM", 2)
     holders = Holders(valid_s, Clock())
-    holders.answered("n1", (), ("x", "y", "z"))
-    holders.answered("n2", ("a",), ("x",))
+    assert not holders.answered("n1", (), ("x", "y", "z"))
+    assert holders.answered("n2", ("a",), ("x",))
     assert holders.take(("x", "y", "z", "a")) == {"n1": {"x", "y"}, "n2": {"x", "a"}}
 
 

@@ -14,6 +14,7 @@ from latencyprobe.plan import (
 )
 from latencyprobe.wire import MAX_ADDRESSES, MAX_KEYS
 from latencyprobe_operator.cluster.loops import in_slices
+from latencyprobe_operator.cluster.objects import Pod
 from latencyprobe_operator.cluster.state import ClusterState
 from latencyprobe_operator.directory.holders import VALID_S
 from latencyprobe_operator.directory.limits import MAX_HALVES, Refused
@@ -70,9 +71,11 @@ class Answers:
             raise Refused(400, f"$.addresses: {len(request.addresses)} of them: at most {MAX_ADDRESSES}")
         self.lookups.admit(node, len(request.addresses))
         found: list[Identity] = []
-        told = await in_slices(self._look_up(node, request.addresses, found))
+        told, whole = await in_slices(self._look_up(node, request.addresses, found))
         settled = not any(self.client_halves.awaited(one.node, one.uid) for one in found)
-        valid_s = (self._streams.pacing.status_s if told else VALID_S) if settled else self._unsettled_s
+        valid_s = self._valid_s(whole=whole) if told else VALID_S
+        if not settled:
+            valid_s = self._unsettled_s
         return IdentityAnswer(tuple(found), self._planner.plan_of(node).generation, valid_s, told)
 
     async def remote_join(self, node: str, message: RemoteJoinMessage) -> RemoteJoinAnswer:
@@ -91,21 +94,34 @@ class Answers:
         """How long an answer is valid of which more will be known: longer where agents take longer to come back."""
         return min(VALID_S, max(UNSETTLED_VALID_S, self._streams.pacing.return_s))
 
-    def _look_up(self, node: str, addresses: Iterable[str], found: list[Identity]) -> Generator[None, None, bool]:
-        """Add who has the addresses to `found`; returns whether the node's agent can be told to forget them. That it is
-        told of one is remembered at once: the address may change hands at a `yield`."""
-        told = self._streams.answered(node, ())
+    def _valid_s(self, *, whole: bool) -> float:
+        """How long an answer is valid for who can be told to forget it; `whole`: all that would change it is told."""
+        pacing = self._streams.pacing
+        return pacing.known_s if whole else min(pacing.known_s, pacing.status_s)
+
+    def _look_up(
+        self, node: str, addresses: Iterable[str], found: list[Identity]
+    ) -> Generator[None, None, tuple[bool, bool]]:
+        """Add who has the addresses to `found`; returns whether the node's agent can be told to forget them, and if
+        so, whether of all that would change them. That it knows one is remembered at once: the address may change hands
+        at a `yield`."""
+        told, whole = node in self._streams.of, True
         for address in addresses:
-            one = self._identity(node, address)
-            told &= self._streams.answered(node, (one,))
+            one, all_of_it = self._identity(node, address)
+            whole &= self._streams.answered(node, (one,)) and all_of_it
+            told &= node in self._streams.of
             found.append(one)
             yield
-        return told
+        return told, whole
 
-    def _identity(self, node: str, address: str) -> Identity:
+    def _identity(self, node: str, address: str) -> tuple[Identity, bool]:
+        """Return who has an address, and whether that is all that can be said."""
         owner = owner_of(address, self._state)
-        namespace = "" if owner is None or isinstance(owner, str) else owner.namespace
-        measured = self.client_halves.namespaces(node)
-        if owner is None or not self.lookups.may_learn(node, address, namespace, measured):
-            return Identity(address)
-        return identity(address, owner, partial(self.client_halves.named, node))
+        if owner is None:
+            return Identity(address), True
+        namespace = "" if isinstance(owner, str) else owner.namespace
+        if not self.lookups.may_learn(node, address, namespace, self.client_halves.namespaces(node)):
+            return Identity(address), False
+        halves = self.client_halves
+        limited = isinstance(owner, Pod) and halves.limited(owner.node, owner.uid)
+        return identity(address, owner, partial(halves.named, node)), not limited

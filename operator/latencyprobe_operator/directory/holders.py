@@ -24,16 +24,21 @@ class Holders:
         self._now: defaultdict[str, set[str]] = defaultdict(set)
         self._before: defaultdict[str, set[str]] = defaultdict(set)
 
-    def answered(self, node: str, owned: Iterable[str], others: Iterable[str] = ()) -> None:
-        """Take note that a node's agent was told whose these addresses are, and that nobody has the others."""
+    def answered(self, node: str, owned: Iterable[str], others: Iterable[str] = ()) -> bool:
+        """Take note that a node's agent was told whose these addresses are, and that nobody has the others; returns
+        whether there was room for all."""
         self._turn()
         now_s, before_s = self._longest_s
         self._longest_s = max(now_s, self._valid_s()), before_s
         for address in owned:
             self._now[address].add(node)
+        room = True
         for address in others:
             if address in self._now or len(self._now) < ROOM:
                 self._now[address].add(node)
+            else:
+                room = False
+        return room
 
     def take(self, addresses: Iterable[str]) -> dict[str, set[str]]:
         """Return the addresses that each node may know of these, and forget that it does."""

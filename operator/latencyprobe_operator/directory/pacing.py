@@ -9,8 +9,10 @@ from latencyprobe.wire import STATUS_S
 
 SHORTEST_S = 5.0
 LONGEST_S = 60.0
-BATCHES_PER_S = 80  # of all agents; one takes about a millisecond of the operator's CPU
-STATUSES_PER_S = 60  # of all agents, and as many questions for identities
+LONGEST_KNOWN_S = 300.0
+BATCHES_PER_S = 50  # of all agents; one of 20 rows takes some milliseconds of the operator's CPU
+STATUSES_PER_S = 60  # of all agents
+QUESTIONS_PER_S = 10  # of all agents, of each for all addresses that it knows and was not told to forget
 RETURNS_PER_S = 100  # each is a stream with a whole plan, a status and a question for identities, on new connections
 LONGEST_RETURN_S = 35.0  # whoever came while plans were still made comes once more: all within a minute
 
@@ -29,8 +31,13 @@ class Pacing:
 
     @property
     def status_s(self) -> float:
-        """The pause between two statuses of an agent, and for how long it knows by one answer whose an address is."""
+        """The pause between two statuses of an agent."""
         return min(LONGEST_S, max(STATUS_S, self._nodes() / STATUSES_PER_S))
+
+    @property
+    def known_s(self) -> float:
+        """For how long an agent knows by one answer whose an address is, if it is told of all that would change it."""
+        return min(LONGEST_KNOWN_S, max(STATUS_S, self._nodes() / QUESTIONS_PER_S))
 
     @property
     def return_s(self) -> float:

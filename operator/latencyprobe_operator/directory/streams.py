@@ -50,7 +50,7 @@ class PlanStreams:
         self._unconfirmed_s = unconfirmed_s
         self.pacing = pacing or Pacing()
         self._differences = Differences()
-        self._holders = Holders(lambda: self.pacing.status_s)
+        self._holders = Holders(lambda: self.pacing.known_s)
         self._forget: dict[str, set[str]] = {}
         self._long = asyncio.Semaphore(LONG_AT_ONCE)
 
@@ -71,14 +71,13 @@ class PlanStreams:
         return reading
 
     def answered(self, node: str, found: Iterable[Identity]) -> bool:
-        """Take note of what a node's agent was answered; returns whether it can be told to forget it, as it has a
-        stream."""
+        """Take note of what a node's agent was answered; returns whether all of it is remembered, so that it is told to
+        forget what changes, as long as it has a stream."""
         owned: list[str] = []
         others: list[str] = []
         for one in found:
             (owned if one.pod or one.service else others).append(one.address)
-        self._holders.answered(node, owned, others)
-        return node in self.of
+        return self._holders.answered(node, owned, others)
 
     def forget(self, addresses: Set[str]) -> None:
         """Tell those agents that know these addresses to ask again. One without a stream forgets all with its next."""

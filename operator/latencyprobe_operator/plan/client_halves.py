@@ -46,6 +46,10 @@ class ClientHalves:
         served = self._served.of(plan) if plan is not None else frozenset()
         return tuple(id_ for id_ in found if id_ in served)[:NAMED]
 
+    def limited(self, node: str, uid: str) -> bool:
+        """Return whether more is measured of a pod than `named` tells; what it tells depends on who asks, and when."""
+        return len(self.measured(node, uid)) > NAMED
+
     def namespaces(self, asker: str) -> frozenset[str]:
         """Return the namespaces of whose LatencyProbes a node measures any."""
         plan = self._planner.plans.get(asker)

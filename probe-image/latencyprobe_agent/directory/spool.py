@@ -87,11 +87,12 @@ class Spool:
             other._db.execute("DELETE FROM rows")
             other._db.execute("DELETE FROM missing")
 
-    def batch(self) -> SliBatch | None:
-        """Return the batch in flight, else a new one of the oldest minutes, None without any rows."""
-        if self.flight is None and self._stored:
+    def batch(self, but: int | None = None) -> SliBatch | None:
+        """Return the batch in flight, else a new one of the oldest minutes; None without any rows. `but`: the minute
+        (Unix s) whose rows stay, as more of them are to come."""
+        if self.flight is None and self._has_more(but):
             with self._changes(synced=True):
-                batch = self._next_batch()
+                batch = self._next_batch(but)
             self.flight = batch
         return self.flight
 
@@ -148,17 +149,23 @@ class Spool:
         old = (now_unix_s - _HELD_UP_S,)
         return self._db.execute("SELECT 1 FROM rows WHERE minute < ? LIMIT 1", old).fetchone() is not None
 
-    def _next_batch(self) -> SliBatch:
-        query = "SELECT minute, key, body FROM rows ORDER BY minute, key LIMIT ?"
+    def _has_more(self, but: int | None) -> bool:
+        if but is None or not self._stored:
+            return self._stored > 0
+        with spool_file.failures(self._path):
+            return self._db.execute("SELECT 1 FROM rows WHERE minute IS NOT ? LIMIT 1", (but,)).fetchone() is not None
+
+    def _next_batch(self, but: int | None) -> SliBatch:
+        query = "SELECT minute, key, body FROM rows WHERE minute IS NOT ? ORDER BY minute, key LIMIT ?"
         lost, rows, size = self._missing(), list[SliRow](), 0
-        for minute, key, body in self._db.execute(query, (BATCH_ROWS,)).fetchall():
+        for minute, key, body in self._db.execute(query, (but, BATCH_ROWS)).fetchall():
             row = _row(body)
             size += len(msgspec.json.encode(row))
             if rows and size > _BATCH_BYTES:
                 break
             rows.append(_lacking(row, lost.pop(key, 0)))
             last = minute, key
-        deleted = self._db.execute("DELETE FROM rows WHERE (minute, key) <= (?, ?)", last)
+        deleted = self._db.execute("DELETE FROM rows WHERE (minute, key) <= (?, ?) AND minute IS NOT ?", (*last, but))
         self._check_gone(deleted.rowcount, len(rows))
         self._db.execute("DELETE FROM missing")
         self._tell_missing(lost.items())

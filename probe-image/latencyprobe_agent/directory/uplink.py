@@ -25,6 +25,7 @@ _log = logging.getLogger(__name__)
 _FIRST_RETRY_S = 2.0
 _LONGEST_RETRY_S = 10.0  # a minute is evaluated 15 s after its end
 _LONGEST_PAUSE_S = 300.0
+_WHOLE_MINUTES_S = 15.0  # where pauses are as long, each minute goes once it is over: it is complete no later for it
 _LOOK_S = 60.0  # what is left on a disk that works again goes without new rows too
 
 
@@ -92,10 +93,11 @@ class Uplink:
         return True
 
     def _send(self) -> None:
-        retry_s = _FIRST_RETRY_S
+        retry_s, told_s = _FIRST_RETRY_S, 0.0
         while self._wait():
-            wanted_s = self._sending.run(self._upload)
+            wanted_s = self._sending.run(partial(self._upload, told_s))
             if wanted_s is not None:
+                told_s = wanted_s
                 pause_s, spread = wanted_s, (0.9, 1.0)  # later, and its minute would be evaluated without
                 retry_s = _FIRST_RETRY_S
             elif self._stopped:
@@ -117,10 +119,11 @@ class Uplink:
         self._keeper.join()
         return bool(self._waiting)
 
-    def _upload(self) -> float:
-        """Send all that waits, batch by batch. Return for how long the directory wants no more, in seconds."""
-        pause_s = 0.0
-        while batch := self._waiting.batch():
+    def _upload(self, pause_s: float) -> float:
+        """Send what waits, batch by batch. Return for how long the directory wants no more, in seconds; `pause_s`: for
+        how long it did before."""
+        whole = pause_s >= _WHOLE_MINUTES_S and not self._stopped
+        while batch := self._waiting.batch(whole_minutes=whole):
             try:
                 answer = self._directory.sli(batch)
             except DocumentError as error:

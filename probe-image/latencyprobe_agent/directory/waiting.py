@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from latencyprobe.sli import SliBatch, SliRow
+from latencyprobe.slo.windows import MINUTE_S
 from latencyprobe_agent.directory.spool import Spool
 from latencyprobe_agent.directory.spool_file import SpoolDamagedError, SpoolError
 
@@ -62,17 +63,19 @@ class WaitingRows:
                 self._give_up(error)
                 self._memory.add(rows, self._now())
 
-    def batch(self) -> SliBatch | None:
-        """Return what is to be sent now, the same until it is `answered` or `refused`; None without any rows."""
+    def batch(self, *, whole_minutes: bool = False) -> SliBatch | None:
+        """Return what is to be sent now, the same until it is `answered` or `refused`; None without any rows.
+        `whole_minutes`: nothing of the minute that is not over."""
+        but = int(self._clock()) // MINUTE_S * MINUTE_S if whole_minutes else None
         with self._lock:
             if self._disk and not self._memory.flight:
                 try:
                     if self._memory.waiting:
                         self._disk.take_over(self._memory, self._now())
-                    return self._disk.batch()
+                    return self._disk.batch(but)
                 except SpoolError as error:
                     self._give_up(error)
-            return self._memory.batch()
+            return self._memory.batch(but)
 
     def answered(self, expected: int) -> None:
         """Take the number that the directory expects next."""
