@@ -140,7 +140,7 @@ class Agent:
     async def _follow(self, connection: Connection) -> None:
         await connection.open()
         self._told.asked()
-        more = f"{wire.CHANGES_HEADER}: 1\r\n"
+        more = f"{wire.CHANGES_HEADER}: {wire.CHANGES}\r\n"
         headers = await connection.request("GET", f"{self._path}/plan", self._token, more=more)
         self._told.requests["plan", int(headers[":status"])] += 1
         if headers[":status"] != "200":

@@ -6,7 +6,6 @@ target is `namespace/probe/target`, of an objective `namespace/probe/objective`.
 """
 
 import enum
-import hashlib
 from typing import Annotated
 
 import msgspec
@@ -148,8 +147,8 @@ class PlannedObjective(_Wire, frozen=True):
 
 
 class NodePlan(_Wire, frozen=True):
-    """Everything for one node. `generation` only grows; `digest` is the SHA-256 over the rest, so that an unchanged
-    plan is recognised. `host`: no pods, rules hold for every socket of the machine (standalone). `suspend`: an
+    """Everything for one node. `generation` only grows; `digest` is of all the rest, so that an unchanged plan is
+    recognised. `host`: no pods, rules hold for every socket of the machine (standalone). `suspend`: an
     administrator has stopped all measuring, so not even programs without anything to measure shall be attached."""
 
     node: str
@@ -166,11 +165,6 @@ class NodePlan(_Wire, frozen=True):
     def __repr__(self) -> str:
         """Leave the pairing key out of logs."""
         return f"NodePlan(node={self.node!r}, generation={self.generation}, targets={len(self.targets)})"
-
-
-def digest_of(plan: NodePlan) -> str:
-    """Return the digest over a plan's content: over all but its generation and what it says of its digest."""
-    return hashlib.sha256(msgspec.json.encode(msgspec.structs.replace(plan, generation=0, digest=""))).hexdigest()
 
 
 NAME = 253  # characters: the longest name that Kubernetes allows

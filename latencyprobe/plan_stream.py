@@ -5,10 +5,12 @@ that is not the operator's to the byte, by its digest, is never used (docs/desig
 """
 
 from collections.abc import Mapping
+from operator import is_
 
 import msgspec
 
-from latencyprobe.plan import Endpoint, NodePlan, PlannedObjective, Pod, RemoteJoinMessage, Target, digest_of
+from latencyprobe.plan import Endpoint, NodePlan, PlannedObjective, Pod, RemoteJoinMessage, Target
+from latencyprobe.plan_digest import digest_of
 
 Endpoints = tuple[Endpoint, ...]
 
@@ -76,7 +78,7 @@ class Differences:
             return None
         targets = {target.id: target for target in old.targets}
         order = tuple(target.id for target in new.targets)
-        pods = {pod.uid: pod for pod in old.pods}
+        came, gone = _differences(old.pods, new.pods)
         return PlanChange(
             base=old.digest,
             digest=new.digest,
@@ -84,8 +86,8 @@ class Differences:
             targets=tuple(self._target(targets.get(t.id), t) for t in new.targets if _differs(targets.get(t.id), t)),
             order=None if order == tuple(targets) else order,
             objectives=None if new.objectives == old.objectives else new.objectives,
-            pods=tuple(pod for pod in new.pods if _differs(pods.get(pod.uid), pod)),
-            gone=tuple(sorted(pods.keys() - {pod.uid for pod in new.pods})),
+            pods=came,
+            gone=gone,
         )
 
     def _target(self, old: Target | None, new: Target) -> TargetChange:
@@ -157,6 +159,15 @@ def _with_lists(target: Target, lists: tuple[Endpoints, ...]) -> Target:
         for group in target.replicas
     )
     return msgspec.structs.replace(target, endpoints=own, replicas=replicas)
+
+
+def _differences(old: tuple[Pod, ...], new: tuple[Pod, ...]) -> tuple[tuple[Pod, ...], tuple[str, ...]]:
+    """Return the pods that are new or other ones, and the uids of those that are gone."""
+    if len(old) == len(new) and all(map(is_, old, new)):  # as mostly: others' pods changed
+        return (), ()
+    known = {pod.uid: pod for pod in old}
+    came = tuple(pod for pod in new if _differs(known.get(pod.uid), pod))
+    return came, tuple(sorted(known.keys() - {pod.uid for pod in new}))
 
 
 def _differs(old: object, new: object) -> bool:

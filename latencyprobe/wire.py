@@ -9,7 +9,8 @@ import msgspec
 
 VERSION = 1
 HEADER = "LatencyProbe-Wire"
-CHANGES_HEADER = "LatencyProbe-Plan-Changes"  # `1` in a request for the plan stream: changes of a plan are taken
+CHANGES_HEADER = "LatencyProbe-Plan-Changes"  # in a request for the plan stream: changes of a plan are taken,
+CHANGES = "2"  # by digests as `plan_digest.digest_of` makes them; `1` was by those over the whole document
 MAX_ADDRESSES = 1_000  # of one request for identities
 MAX_KEYS = 1_000  # of halves that are asked for in one request
 STATUS_S = 15.0  # from one status of an agent to the next, unless the plan stream says more

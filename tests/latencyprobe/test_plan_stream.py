@@ -17,8 +17,8 @@ from latencyprobe.plan import (
     SpanPolicy,
     Target,
     TargetPod,
-    digest_of,
 )
+from latencyprobe.plan_digest import digest_of
 from latencyprobe.plan_stream import Differences, PlanChange, applied
 
 SPANS = SpanPolicy(1, 0.01, 100)
@@ -137,11 +137,11 @@ def test_a_change_that_lacks_something_is_not_used(field: str) -> None:
 def test_a_change_of_a_newer_operator_that_says_more_than_we_read_is_not_used() -> None:
     old, new = plan(target("a")), plan(target("a", *endpoints(1)))
     change = sent(Differences().between(old, new))
-    theirs = msgspec.json.decode(msgspec.json.encode(msgspec.structs.replace(new, generation=0, digest="")))
-    theirs["targets"][0]["newer"] = True
-    digest = hashlib.sha256(msgspec.json.encode(theirs)).hexdigest()
-    assert applied(old, change) == new
-    assert applied(old, msgspec.structs.replace(change, digest=digest)) is None
+    theirs = msgspec.json.decode(msgspec.json.encode(new.targets[0]))
+    for read in (True, False):
+        digest = digest_of(new, [hashlib.sha256(msgspec.json.encode(theirs)).digest()])
+        assert (applied(old, msgspec.structs.replace(change, digest=digest)) == new) is read
+        theirs["newer"] = True
 
 
 def test_another_pairing_key_is_more_than_a_change_can_say() -> None:

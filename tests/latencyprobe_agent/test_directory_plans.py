@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from latencyprobe.errors import DirectoryError
-from latencyprobe.plan import NodePlan, Pod, RemoteJoinMessage, digest_of
+from latencyprobe.plan import NodePlan, Pod, RemoteJoinMessage
+from latencyprobe.plan_digest import digest_of
 from latencyprobe.plan_stream import Differences, PlanLine
 from latencyprobe_agent.directory import plans
 from latencyprobe_agent.directory.client import FakeDirectory

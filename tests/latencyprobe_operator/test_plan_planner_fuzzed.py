@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from latencyprobe import parsing, plan, planning
+from latencyprobe import parsing, plan, plan_digest, planning
 from latencyprobe.errors import SpecError
 from latencyprobe_operator.cluster import decoding
 from latencyprobe_operator.cluster.nesting import decoded
@@ -110,7 +110,7 @@ class World:
         for node in changed:
             made = self.planner.plan_of(node)
             assert msgspec.json.decode(msgspec.json.encode(made), type=plan.NodePlan) == made
-            assert made.digest == plan.digest_of(made)
+            assert made.digest == plan_digest.digest_of(made)
             self.counts["plans"] += 1
         for address in ("10.0.4.1", "10.96.0.7", self._fuzz.one(("", "x", "fd00::1", "::ffff:10.0.4.1", "\0"))):
             identity(address, owner_of(address, self.state), ClientHalves(self.planner, self.agents).measured)

@@ -179,7 +179,7 @@ class Directory:
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         await response.prepare(request)
         try:
-            changes = request.headers.get(wire.CHANGES_HEADER) == "1"
+            changes = request.headers.get(wire.CHANGES_HEADER) == wire.CHANGES
             await self.streams.follow(caller, partial(_in_pieces, response.write), changes=changes)
         except (ConnectionError, TimeoutError):
             log.info("plan stream of %s broke", caller.node)

@@ -12,9 +12,9 @@ import msgspec
 
 from latencyprobe import plan
 from latencyprobe.spec import LatencyProbe
-from latencyprobe_operator.cluster.objects import Key, Pod
+from latencyprobe_operator.cluster.objects import Key
 from latencyprobe_operator.cluster.state import Changes, ClusterState
-from latencyprobe_operator.plan.building import Builder
+from latencyprobe_operator.plan.building import Builder, Built
 from latencyprobe_operator.plan.room import MOST, Most, Room
 from latencyprobe_operator.plan.staying import Staying
 from latencyprobe_operator.plan.targets import NO_ROOM, Look, Resolved, finished, look, refused
@@ -46,7 +46,7 @@ class Planner:
         """Return a node's plan; an empty one when it has nothing to measure, or none was made yet."""
         if node not in self.plans:
             built = self._builder.built(node, [])
-            self._replace(node, *built)  # whatever `work` has found already: it tells who has another
+            self._replace(node, built)  # whatever `work` has found already: it tells who has another
         return self.plans[node]
 
     def suspend(self, suspended: bool) -> None:
@@ -168,21 +168,21 @@ class Planner:
             for node in outdated:
                 keys = self._probes_on.get(node, ())
                 parts = [self.resolved[key].parts[node] for key in sorted(keys)]
-                built[node] = self._builder.built(node, parts, self.plans.get(node))
+                built[node] = self._builder.built(node, parts)
                 if not keys:
                     self._probes_on.pop(node, None)
                 yield
         except BaseException:
             self._outdated |= outdated
             raise
-        return frozenset(node for node, found in built.items() if self._replace(node, *found))
+        return frozenset(node for node, found in built.items() if self._replace(node, found))
 
-    def _replace(self, node: str, new: plan.NodePlan, pods: tuple[Pod, ...]) -> bool:
+    def _replace(self, node: str, new: Built) -> bool:
         """Take a node's plan; returns whether it is a different one. A node's generation only grows."""
-        self._builder.took(node, pods)
+        self._builder.took(node, new)
         old = self.plans.get(node)
-        if old is not None and old.digest == new.digest:
+        if old is not None and old.digest == new.plan.digest:
             return False
         self._generation += 1
-        self.plans[node] = msgspec.structs.replace(new, generation=self._generation)
+        self.plans[node] = msgspec.structs.replace(new.plan, generation=self._generation)
         return True

@@ -38,15 +38,16 @@ class Part(msgspec.Struct, frozen=True):
 class Resolved(msgspec.Struct, frozen=True):
     """What one LatencyProbe means now.
 
-    `parts`: by node. `nodes`: those that must measure. `refusal`: reason and message when the cluster does not allow
-    what the spec asks. Of the namespace: `unselectable`, pods with more labels than are kept; `cut`, Services with
-    more ports; `left_out`: how many objects there is no room for.
+    `parts`: by node. `nodes`: those that must measure. `objectives`: the same objects until it changes. `refusal`:
+    reason and message when the cluster does not allow what the spec asks. Of the namespace: `unselectable`, pods with
+    more labels than are kept; `cut`, Services with more ports; `left_out`: how many objects there is no room for.
     """
 
     probe: spec.LatencyProbe
     parts: dict[str, Part] = {}
     nodes: frozenset[str] = frozenset()
     reaches: tuple[Reach, ...] = ()
+    objectives: tuple[plan.PlannedObjective, ...] = ()
     refusal: tuple[str, str] | None = None
     unselectable: tuple[str, ...] = ()
     cut: tuple[str, ...] = ()
@@ -139,7 +140,8 @@ def look(
     nodes = places.all() | (before.parts.keys() if before is not None else set())
     if known is not None and (few := _differ(header, known)) is not None:
         nodes = nodes & (few | changes.pods_on)
-    objectives = planning.objectives(probe)
+    objectives = (known.objectives if known is not None else ()) or planning.objectives(probe)
+    header = msgspec.structs.replace(header, objectives=objectives)
     parts: dict[str, Part | None] = {}
     for node in nodes:
         old = before.parts.get(node) if before is not None else None

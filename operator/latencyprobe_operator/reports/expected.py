@@ -36,7 +36,7 @@ class ExpectedTime:
     def __init__(self) -> None:
         self.waiting = Waiting()
         self._last_s: float | None = None
-        self._keys = Derived(objective_keys)
+        self._keys = Derived(objective_keys, lambda plan: plan.objectives)  # which are the LatencyProbe's, of its uid
         self._minutes: defaultdict[int, dict[int, _Time]] = defaultdict(dict)  # by the identity of a plan's keys
 
     def observe(

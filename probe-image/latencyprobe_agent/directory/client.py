@@ -69,7 +69,7 @@ class Directory:
         """Open the plan stream and yield its lines (heartbeats included) until it ends. `changes`: of the plan before
         may come instead of a plan. Raises DirectoryError."""
         timeout = urllib3.Timeout(connect=5.0, read=_HEARTBEATS_LATE_S)
-        more = {wire.CHANGES_HEADER: "1"} if changes else {}
+        more = {wire.CHANGES_HEADER: wire.CHANGES} if changes else {}
         response = self._open("GET", f"{self._node}/plan", timeout=timeout, more=more)
         lines = Lines(_MAX_BODY_BYTES)
         self.returning.opened()
