@@ -193,7 +193,7 @@ def test_an_agent_that_is_stopped_for_seconds_finds_every_loss_counted(make_stop
     world.check_each_record()
     lost = world.session.programs.lost()
     print(f"{world.seen} seen in all, a ring of {(1 << 18) // 200} records, stopped for 2 s: lost {lost}")
-    assert 12_000 - (1 << 18) // 200 - 2_000 < lost["ring_full"] <= 12_000
+    assert lost["ring_full"] > 12_000 - (1 << 18) // 200 - 2_000, "of what came while it stood, not all had room"
 
 
 def test_what_the_agent_dials_itself_is_excluded_and_counted(session):
