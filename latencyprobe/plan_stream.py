@@ -5,7 +5,6 @@ that is not the operator's to the byte, by its digest, is never used (docs/desig
 """
 
 from collections.abc import Mapping
-from operator import is_
 
 import msgspec
 
@@ -163,7 +162,7 @@ def _with_lists(target: Target, lists: tuple[Endpoints, ...]) -> Target:
 
 def _differences(old: tuple[Pod, ...], new: tuple[Pod, ...]) -> tuple[tuple[Pod, ...], tuple[str, ...]]:
     """Return the pods that are new or other ones, and the uids of those that are gone."""
-    if len(old) == len(new) and all(map(is_, old, new)):  # as mostly: others' pods changed
+    if old == new:  # as mostly: others' pods changed
         return (), ()
     known = {pod.uid: pod for pod in old}
     came = tuple(pod for pod in new if _differs(known.get(pod.uid), pod))

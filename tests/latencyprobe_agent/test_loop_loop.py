@@ -94,7 +94,7 @@ def test_one_listener_that_raises_is_skipped_counted_and_named_while_the_others_
     assert (first.closed, broken.closed, last.closed) == (1, 1, 1)
     assert kernel.closed
     reported = status.measuring(
-        Config(), loop.last, {}, None, guard.problems, seen=status.Seen(), sampling=False, refused={}
+        Config(), loop.last, {}, None, guard.problems, seen=status.Seen(), sampling=False, refused={}, loading=()
     )
     assert reported.failing == {"broken": "OSError: nor that"}
     counted = [turn.stats for turn in last.turns if turn.stats is not None]
@@ -125,7 +125,9 @@ def test_the_status_says_whom_the_node_left_too_few_spans(
     with Loop(kernel, config, control, sampling=True, guard=Guard()) as loop:  # type: ignore[arg-type]  # a fake
         loop.attachment.follow()
         loop.turn((), config, times(2), lambda: None)
-    reported = status.measuring(config, loop.last, {}, None, {}, seen=status.Seen(), sampling=True, refused={})
+    reported = status.measuring(
+        config, loop.last, {}, None, {}, seen=status.Seen(), sampling=True, refused={}, loading=()
+    )
     assert (reported.spans_per_second, reported.spans_limited) == (per_second, limited)
 
 

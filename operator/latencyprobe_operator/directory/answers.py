@@ -73,7 +73,8 @@ class Answers:
         found: list[Identity] = []
         told, whole = await in_slices(self._look_up(node, request.addresses, found))
         settled = not any(self.client_halves.awaited(one.node, one.uid) for one in found)
-        valid_s = self._valid_s(whole=whole) if told else VALID_S
+        pacing = self._streams.pacing
+        valid_s = (pacing.known_s if whole else pacing.status_s) if told else VALID_S
         if not settled:
             valid_s = self._unsettled_s
         return IdentityAnswer(tuple(found), self._planner.plan_of(node).generation, valid_s, told)
@@ -93,11 +94,6 @@ class Answers:
     def _unsettled_s(self) -> float:
         """How long an answer is valid of which more will be known: longer where agents take longer to come back."""
         return min(VALID_S, max(UNSETTLED_VALID_S, self._streams.pacing.return_s))
-
-    def _valid_s(self, *, whole: bool) -> float:
-        """How long an answer is valid for who can be told to forget it; `whole`: all that would change it is told."""
-        pacing = self._streams.pacing
-        return pacing.known_s if whole else min(pacing.known_s, pacing.status_s)
 
     def _look_up(
         self, node: str, addresses: Iterable[str], found: list[Identity]

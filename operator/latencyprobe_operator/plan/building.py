@@ -8,11 +8,10 @@ from typing import NamedTuple
 import msgspec
 
 from latencyprobe import plan, plan_digest
+from latencyprobe.plan_digest import PART_BYTES
 from latencyprobe_operator.cluster.objects import Pod
 from latencyprobe_operator.plan.resources import attributes
 from latencyprobe_operator.plan.targets import Part
-
-DIGEST = 32  # bytes
 
 
 class Built(NamedTuple):
@@ -61,7 +60,7 @@ class Builder:
         known: dict[int, bytes] = {}
         if before is not None:
             for i, part in enumerate((*before.plan.targets, *before.plan.pods)):
-                known[id(part)] = before.digests[i * DIGEST : (i + 1) * DIGEST]
+                known[id(part)] = before.digests[i * PART_BYTES : (i + 1) * PART_BYTES]
         return [known.get(id(part)) or plan_digest.part_digest(part) for part in parts]
 
     def _planned(self, node: str, pods: tuple[Pod, ...]) -> tuple[plan.Pod, ...]:

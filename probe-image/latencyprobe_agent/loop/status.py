@@ -37,7 +37,7 @@ def measuring(
     seen: "Seen",
     sampling: bool,
     refused: Mapping[str, str],
-    loading: tuple[str, ...] = (),
+    loading: tuple[str, ...],
     safe_mode: str = "",
 ) -> AgentStatus:
     """Return the status of an agent that measures.
