@@ -51,7 +51,11 @@ class Store(Counts, Protocol):
         """Add counts, all or none."""
 
     def add_batches(self, batches: Iterable[tuple[str, SliBatch]]) -> list[int]:
-        """Add the batches of nodes once each, and return the next sequence number that will be taken from each."""
+        """Add the batches of nodes once each, and return the next sequence number that will be taken from each. What is
+        asked of Counts knows them once they are settled."""
+
+    def settle(self) -> None:
+        """Let what was added be read, all of it."""
 
     def expect(self, wanted: Iterable[tuple[Iterable[ObjectiveKey], int, int]]) -> int:
         """Say how much measured time minutes should have: (objectives, minute, ms). Returns of how many it is too late

@@ -3,7 +3,7 @@
 Of measured time, minutes have all, and what counts is as much of it as was wanted; hours and days have that sum.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -20,6 +20,9 @@ from latencyprobe.store.schema import COUNT_COLUMNS
 _WIDTH, _FIRST = 1, 3  # in a row of `counts`: series, width_s, start, then COUNT_COLUMNS, and the blob last
 _MEASURED = _FIRST + COUNT_COLUMNS.index("measured_ms")  # expected_ms comes next
 
+Sums = Mapping[tuple[ObjectiveKey, int], SliRow]  # by objective and minute
+_NOTHING: Sums = {}
+
 
 class Sum(msgspec.Struct, frozen=True, array_like=True):
     """What rows of `counts` add up to: COUNT_COLUMNS, and what is in their blobs."""
@@ -28,13 +31,16 @@ class Sum(msgspec.Struct, frozen=True, array_like=True):
     detail: Detail
 
 
-def together(rows: Iterable[SliRow]) -> list[SliRow]:
-    """Return rows with those of one objective and minute added up: many nodes have such, and each that is written costs
-    a look at three rows of the table, with their blobs."""
+def together(rows: Iterable[SliRow], before: Sums = _NOTHING) -> dict[tuple[ObjectiveKey, int], SliRow]:
+    """Return rows with those of one objective and minute added up, by both, and to the sums `before`: many nodes have
+    such, and each that is written costs a look at three rows of the table, with their blobs."""
     same: dict[tuple[ObjectiveKey, int], list[SliRow]] = {}
     for row in rows:
-        same.setdefault((key_of(row), row.minute), []).append(row)
-    return [merged(*some) if len(some) > 1 else some[0] for some in same.values()]
+        which = key_of(row), row.minute
+        if which not in same:
+            same[which] = [before[which]] if which in before else []
+        same[which].append(row)
+    return {which: merged(*some) if len(some) > 1 else some[0] for which, some in same.items()}
 
 
 def counts(row: SliRow, coverage: Coverage) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ import os
 import pwd
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -118,6 +118,21 @@ def readable() -> Iterator[None]:
         yield
     except packing.Unreadable as error:
         raise StoreError(f"its counts are broken ({error}): give the objective another name to begin anew") from error
+
+
+@contextmanager
+def alone(db: sqlite3.Connection, path: Path, what: object, undone: Callable[[], None]) -> Iterator[None]:
+    """Undo, of a transaction, only what raises here, and log it, unless the whole store fails."""
+    db.execute("SAVEPOINT alone")
+    try:
+        yield
+    except Exception as error:
+        if reason(error, path):
+            raise
+        log.exception("this cannot be stored, and is lost: %s", what)
+        db.execute("ROLLBACK TO alone")
+        undone()
+    db.execute("RELEASE alone")
 
 
 def reason(error: Exception, path: Path) -> str:

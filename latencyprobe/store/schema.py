@@ -47,4 +47,10 @@ MIGRATIONS = (
         PRIMARY KEY (node, series)
     ) WITHOUT ROWID;
     """,
+    """
+    CREATE TABLE staged (                     -- rows of batches that are not in `counts` yet
+        id INTEGER PRIMARY KEY,
+        rows BLOB NOT NULL                    -- sli.SliRow, as msgpack
+    );
+    """,
 )

@@ -4,30 +4,30 @@ The operator (its volume) or the standalone agent writes, `latencyprobe report` 
 rows: levels.py; blobs: packing.py; tables: schema.py. Calls may come from any thread, one at a time. WAL needs a
 local file system.
 """
-# ruff: noqa: S608 - every fragment of SQL is a constant; values are always bound
 
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
 import msgspec
 
 from latencyprobe.bounds import MAX_SUM
+from latencyprobe.errors import StoreError
 from latencyprobe.sli import Coverage, SliBatch, SliRow
 from latencyprobe.slo.evaluate import Events
 from latencyprobe.slo.objective import Objective, ObjectiveKey, key_of
-from latencyprobe.slo.windows import DAY_S, HOUR_S, MINUTE_S
-from latencyprobe.store import asked, columns, opening, past, retired, statements, windows
+from latencyprobe.slo.windows import DAY_S
+from latencyprobe.store import asked, columns, compaction, levelled, opening, past, retired, statements, windows
 from latencyprobe.store.kept import Kept
-from latencyprobe.store.levels import MINUTES_KEPT_S, WIDTHS_S, Horizons, Pace, boot_s, down, horizons, spans
+from latencyprobe.store.levels import MINUTES_KEPT_S, Horizons, Pace, boot_s, spans
 from latencyprobe.store.recent import LastMinutes, Recent
 from latencyprobe.store.series import Series
+from latencyprobe.store.staging import Staging
 
 LATE_S = DAY_S  # agents keep what was not accepted for as long
-_INSTANCE_KEPT_S = 3 * DAY_S
 
 
 class SqliteStore:
@@ -57,6 +57,9 @@ class SqliteStore:
         )
         self._series = Series(self._db)
         self._recent = Recent(clock)
+        self._staging = Staging(self._db, steady)
+        if not readonly:
+            self._take_up()
 
     def __enter__(self) -> Self:
         return self
@@ -66,6 +69,11 @@ class SqliteStore:
 
     def close(self) -> None:
         """Write everything to the main file and let another writer in."""
+        with suppress(StoreError):  # what cannot be settled stays staged
+            self.settle()
+        self._close()
+
+    def _close(self) -> None:
         try:
             with opening.failures(self.path):
                 self._db.close()
@@ -104,20 +112,34 @@ class SqliteStore:
     def add(self, rows: Iterable[SliRow]) -> None:
         """Add counts, all or none. Rows that come more than 24 h late are only counted, in `late_rows`."""
         with self._adding():
-            self._add(rows)
+            for row in columns.together(self._in_time(rows)).values():
+                self._add(row)
 
     def add_batches(self, batches: Iterable[tuple[str, SliBatch]]) -> list[int]:
         """Add batches of nodes once each, all or none; return the next sequence number that will be taken from each
-        one's instance.
+        one's instance. They are read once they are settled, which they are within seconds while others come.
 
         A batch that was there already changes nothing. A returned number that is not above the batch's means a gap:
         nothing of it was stored. An unknown instance may start anywhere. Counts and numbers are one transaction.
         """
-        with self._adding():
-            rows: list[SliRow] = []
-            next_ones = [self._take_batch(node, batch, rows) for node, batch in batches]
-            self._add(rows)
+        with self._lock:
+            with self._transaction():
+                rows: list[SliRow] = []
+                next_ones = [self._staging.take(node, batch, self._clock(), rows) for node, batch in batches]
+                sums = self._staging.stage(self._in_time(rows))
+            self._staging.keep(sums)
+            if self._staging.due:
+                self.settle()
             return next_ones
+
+    def settle(self) -> None:
+        """Let what was added be read, all of it. A row that cannot be written is told to the log, and lost."""
+        with self._adding():
+            for row in self._staging.rows:
+                with opening.alone(self._db, self.path, row, self._series.forget):
+                    self._add(row)
+            self._staging.clear()
+        self._staging.forget()
 
     def expect(self, wanted: Iterable[tuple[Iterable[ObjectiveKey], int, int]]) -> int:
         """Say how much measured time, over all nodes, minutes should have: (objectives, minute, ms). The highest word
@@ -132,7 +154,7 @@ class SqliteStore:
                     too_late += 1
                     continue
                 for key in keys:
-                    _, known = self._time(self._series.id(key), minute)
+                    _, known = levelled.time_ms(self._db, self._series.id(key), minute)
                     if (more := min(expected_ms - known, MAX_SUM)) > 0:
                         self._add_row(SliRow(*key, minute=minute, coverage=Coverage(expected_ms=more)))
         return too_late
@@ -214,63 +236,40 @@ class SqliteStore:
         as twice the time that it was wrong for.
         """
         with self._transaction():
-            now = int(self._pace.believed(now, self._reached))
-            kept = []
-            for width_s, before, horizon in zip(WIDTHS_S, self._horizons(), horizons(now), strict=True):
-                older = (width_s, max(before, horizon))
-                deleted = self._db.execute(f"DELETE FROM counts {statements.BEFORE}", older).rowcount
-                self._db.execute(f"DELETE FROM exemplars {statements.BEFORE}", older)
-                kept.append(max(before, horizon) if deleted else before)
-            self._db.execute("UPDATE state SET minutes = ?, hours = ?, days = ?", kept)
-            self._kept.compacted(Horizons(*kept))
-            self._db.execute("DELETE FROM instances WHERE minute < ?", (now - _INSTANCE_KEPT_S,))
-            asked.forget(self._db, now)
+            left = compaction.compact(self._db, int(self._pace.believed(now, self._reached)), self._horizons())
+            self._kept.compacted(left)
             self._kept.dropped(retired.forget(self._db))
             self._series.forget()
 
-    def _take_batch(self, node: str, batch: SliBatch, rows: list[SliRow]) -> int:
-        sender = (node, batch.instance)
-        last = self._db.execute(statements.LAST_SEQUENCE, sender).fetchone()
-        if last and batch.sequence != last[0] + 1:
-            return int(last[0]) + 1
-        if not last:
-            self._db.execute(statements.FORGET_INSTANCES, (node, node))
-        rows += batch.rows
-        self._db.execute(statements.KNOW_INSTANCE, (*sender, batch.sequence, int(self._clock())))
-        return batch.sequence + 1
+    def _in_time(self, rows: Iterable[SliRow]) -> tuple[SliRow, ...]:
+        """Return the rows that did not come too late. The others are counted, and told to their coverage."""
+        since, found = self._clock() - LATE_S, []
+        for row in rows:
+            if row.minute >= since:
+                found.append(row)
+                continue
+            self._db.execute("UPDATE state SET late_rows = late_rows + 1")
+            if row.minute >= self._horizons().minutes and self._series.known(key_of(row)):
+                self._add_row(columns.missed(row))  # what the report has to know of it
+        return tuple(found)
 
-    def _add(self, rows: Iterable[SliRow]) -> None:
-        for row in columns.together(rows):
-            if row.minute >= self._clock() - LATE_S:
-                self._recent.add(row)
-                self._add_row(row)
-            else:
-                self._db.execute("UPDATE state SET late_rows = late_rows + 1")
-                if row.minute >= self._horizons().minutes and self._series.known(key_of(row)):
-                    self._add_row(columns.missed(row))  # what the report has to know of it
+    def _add(self, row: SliRow) -> None:
+        self._add_row(row)
+        self._recent.add(row)
 
     def _add_row(self, row: SliRow) -> None:
         series = self._series.id(key_of(row))
-        self._db.execute(statements.BEGIN_SERIES, (row.minute, series, row.minute))
-        wanted = self._wanted_more(series, row)
         self._kept.changed(series, row.minute)
-        detail = columns.detail(row)
-        for width_s, coverage in zip(WIDTHS_S, (row.coverage, wanted, wanted), strict=True):
-            counts = columns.counts(row, coverage)
-            self._db.execute(statements.ADD_COUNTS, (series, width_s, down(row.minute, width_s), *counts, detail))
-        if blob := columns.exemplars(row):
-            for width_s in (HOUR_S, DAY_S):
-                self._db.execute(statements.ADD_EXEMPLARS, (series, width_s, down(row.minute, width_s), blob))
+        levelled.add(self._db, series, row)
 
-    def _wanted_more(self, series: int, row: SliRow) -> Coverage:
-        """Return a row's coverage with as much measured time as is wanted now and was not there before."""
-        measured, expected = self._time(series, row.minute)
-        now = min(measured + row.coverage.measured_ms, expected + row.coverage.expected_ms)
-        return msgspec.structs.replace(row.coverage, measured_ms=now - min(measured, expected))
-
-    def _time(self, series: int, minute: int) -> tuple[int, int]:
-        """Return how much of a minute was measured and how much was wanted, over all nodes."""
-        return self._db.execute(statements.TIME, (series, MINUTE_S, minute)).fetchone() or (0, 0)
+    def _take_up(self) -> None:
+        """Take up what was staged when the file was closed."""
+        try:
+            with opening.failures(self.path):
+                self._staging.load()
+        except StoreError:
+            self._close()
+            raise
 
     def _reached(self) -> float:
         """Return how late it was for sure when the store was opened: its oldest minutes had their time."""

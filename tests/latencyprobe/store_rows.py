@@ -29,8 +29,10 @@ def batch(sequence: int, *rows: SliRow, instance: str = "i1") -> SliBatch:
 
 
 def add_batch(store: SqliteStore, node: str, one: SliBatch) -> int:
-    """Add it alone; return the next sequence number that is taken."""
-    return store.add_batches([(node, one)])[0]
+    """Add it alone, to be read at once; return the next sequence number that is taken."""
+    (following,) = store.add_batches([(node, one)])
+    store.settle()
+    return following
 
 
 def good(store: SqliteStore) -> int:

@@ -134,6 +134,7 @@ def test_batches_of_many_nodes_at_once_are_what_they_are_one_by_one(tmp_path: Pa
         for store in (one, all_):
             store.expect([([KEY, other], minute, 600_000) for minute in (NOW, NOW - 60)])
         assert all_.add_batches(batches) == [add_batch(one, *some) for some in batches]
+        all_.settle()
         for key in (KEY, other):
             for since in (NOW, NOW - 60, NOW - DAY_S, NOW - 3 * DAY_S):
                 assert all_.read(key, since, NOW + 60) == one.read(key, since, NOW + 60)

@@ -148,6 +148,7 @@ class Cluster:
         """The client's counts so far, also as `row`."""
         (key,) = objective_keys(self.planner.plan_of("n1"))
         now = int(time.time())
+        await self.books.run(self.books.store.settle)
         self.row = await self.books.run(self.books.store.read, key, now - 3600, now + 60)
         return self.row
 

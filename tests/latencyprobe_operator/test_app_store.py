@@ -128,6 +128,11 @@ def test_full_volume_is_told_and_all_else_goes_on_and_each_batch_counts_once_whe
         api = ApiServer(document)
         api.lists["pods"] = [CART]
         store = folder / "sli.db"
+
+        def counted() -> int:
+            with SqliteStore(store, readonly=True) as reader:
+                return reader.events(objective.key, minute, minute + 60).good
+
         async with (
             operator(tmp_path, tls_dir, api, "env", f"LATENCYPROBE_STORE={store}") as (process, url),
             trusting(tls_dir) as session,
@@ -141,8 +146,16 @@ def test_full_volume_is_told_and_all_else_goes_on_and_each_batch_counts_once_whe
             status = agent_status((await plan(session, url))["generation"])  # or its own wait for the agent
             async with session.post(f"{url}/v1/nodes/n1/status", json=msgspec.to_builtins(status)) as answered:
                 assert answered.status == 204
-            fill(folder)
             sequence, total, answer = 1, 150, (200, "")
+
+            async def settled() -> bool:
+                nonlocal sequence, total
+                assert (await post(session, url, sequence, counts(1)))[0] == 200
+                sequence, total = sequence + 1, total + 1
+                return counted() >= 150
+
+            await make.until(settled, "it is settled", timeout_s=90, poll_s=0.2)
+            fill(folder)
             while answer[0] == 200:  # the log has some room of its own
                 answer = await post(session, url, sequence, counts(1), *many())
                 sequence, total = (sequence + 1, total + 1) if answer[0] == 200 else (sequence, total)
@@ -161,8 +174,8 @@ def test_full_volume_is_told_and_all_else_goes_on_and_each_batch_counts_once_whe
                 await make.until(again, timeout_s=90, poll_s=0.2)
             await make.until(lambda: "StoreFull" not in conditions(api), timeout_s=60)
             assert process.returncode is None
-            with SqliteStore(store, readonly=True) as reader:
-                assert reader.events(objective.key, minute, minute + 60).good == total + 1
+            await make.until(lambda: counted() >= total + 1, "it is settled", timeout_s=90, poll_s=0.2)
+            assert counted() == total + 1
 
     def many() -> list[SliRow]:
         peers = {f"shop/{number:04}-{'x' * 240}": 1 for number in range(20)}

@@ -51,6 +51,7 @@ class Post:
                 await ingest.asked.save()
                 answers = [await ingest.take("n1", SliBatch(i, number, tuple(rows))) for i, number, rows in batches]
                 expected = [answer.expected for answer in answers]
+                await store_thread.run(store_thread.store.settle)
                 total = store_thread.store.events(objective.key, NOW - 3600, NOW + 3600).total
             return expected, total, ingest
 

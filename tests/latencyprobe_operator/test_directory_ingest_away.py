@@ -82,6 +82,7 @@ def test_counts_of_an_hour_without_the_operator_arrive_once_when_it_is_back(
         assert not it.ingest.dropped
         assert len(counted) == HOUR_S // 60
         store = it.store_thread.store
+        store.settle()
         assert counted == {minute: store.events(objective.key, minute, minute + 60).good for minute in counted}
 
     play(scene)
@@ -117,6 +118,7 @@ def test_who_is_told_to_hand_in_less_does_so_and_loses_nothing(
         directory._connections().clear()  # or the directory ends before its connections do
         assert it.directory.requests[slow_down]
         assert not waiting.dropped
+        it.store_thread.store.settle()
         assert it.store_thread.store.events(objective.key, now - 86_400, now + 60).good == len(rows)
 
     play(scene)

@@ -103,6 +103,7 @@ def test_after_fifty_kills_every_row_that_the_agent_had_on_disk_counts_once(
         finally:
             process.kill()
             await process.wait()
+        it.store_thread.store.settle()
         counted = numbers(it.store_thread.store, objective.key, newest)
         repeated = sum(times > 1 for times in stored.values())
         print(f"{len(writer.kept)} rows kept, {len(counted)} counted, {repeated} of {len(stored)} batches sent again")

@@ -101,6 +101,7 @@ def all_calls(store: SqliteStore) -> Iterator[Callable[[], object]]:
     yield lambda: store.unask([("n1", key)])
     yield lambda: store.expect([(KEYS, NOW - 60, 60_000)])
     yield lambda: store.add_batches([("n1", SliBatch("i1", 2, (row(key),))), ("n2", SliBatch("i2", 1, (row(key),)))])
+    yield store.settle
     yield lambda: store.read(key, *day)
     yield lambda: store.events(key, *day)
     yield lambda: store.events_by_step(key, *day, 3600)

@@ -119,7 +119,9 @@ class Evaluation:
             evaluated.set()
 
     async def _store(self, probes: list[LatencyProbe]) -> None:
-        """Store the definitions, and the expected time of minutes that are over, which waits if that cannot be."""
+        """Store what is to be evaluated: counts that came, definitions, and the expected time of minutes that are over,
+        which waits if that cannot be."""
+        await self._judging.own.run(self._judging.own.store.settle)
         waiting = self.expected.waiting
         while some := waiting.some():
             waiting.forgotten += await self._judging.own.run(self._judging.own.store.expect, some)  # too late
