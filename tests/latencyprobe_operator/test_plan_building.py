@@ -18,6 +18,6 @@ def test_of_a_plan_that_changes_only_what_is_another_one_is_hashed(make: Any, mo
     after, anew = planned.planner.plan_of("n1"), [*hashed]
     assert after.digest == plan_digest.digest_of(after) != before.digest
     known = {id(part) for part in (*before.targets, *before.pods)}
-    new = [part for part in (*after.targets, *after.pods) if id(part) not in known]
+    new = [part for part in (*after.pods, *after.targets) if id(part) not in known]
     assert len(new) < len(known)
     assert new == anew

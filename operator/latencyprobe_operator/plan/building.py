@@ -3,6 +3,7 @@ digest of what has not changed is made again: a plan has some 65 kB, of which a 
 """
 
 from collections.abc import Sequence
+from operator import is_
 from typing import NamedTuple
 
 import msgspec
@@ -14,12 +15,24 @@ from latencyprobe_operator.plan.resources import attributes
 from latencyprobe_operator.plan.targets import Part
 
 
+class _Pods(NamedTuple):
+    """The pods of a plan. `parts`: those of each LatencyProbe; `of`: what they were made of; `digests`: of each."""
+
+    parts: tuple[tuple[Pod, ...], ...]
+    of: tuple[Pod, ...]
+    planned: tuple[plan.Pod, ...]
+    digests: bytes
+
+
 class Built(NamedTuple):
-    """A plan, without its generation. `pods`: what its pods were made of; `digests`: of its targets, then its pods."""
+    """A plan, without its generation. `digests`: of its targets."""
 
     plan: plan.NodePlan
-    pods: tuple[Pod, ...]
+    pods: _Pods
     digests: bytes
+
+
+_NO_PODS = _Pods((), (), (), b"")
 
 
 class Builder:
@@ -40,37 +53,46 @@ class Builder:
 
     def built(self, node: str, parts: Sequence[Part]) -> Built:
         """Return a node's plan from its LatencyProbes' parts."""
-        by_uid = {pod.uid: pod for part in parts for pod in part.pods}
-        pods = tuple(by_uid[uid] for uid in sorted(by_uid))
+        pods = self._pods(node, tuple(part.pods for part in parts))
         new = plan.NodePlan(
             node=node,
             generation=0,
             digest="",
             targets=tuple(t for part in parts for t in part.targets),
             objectives=tuple(o for part in parts for o in part.objectives),
-            pods=self._planned(node, pods),
+            pods=pods.planned,
             suspend=self.suspend,
             pair_key=self.pair_key,
         )
-        digests = self._digests(node, (*new.targets, *new.pods))
-        return Built(msgspec.structs.replace(new, digest=plan_digest.digest_of(new, digests)), pods, b"".join(digests))
-
-    def _digests(self, node: str, parts: Sequence[plan.Target | plan.Pod]) -> list[bytes]:
         before = self._in_force.get(node)
-        known: dict[int, bytes] = {}
-        if before is not None:
-            for i, part in enumerate((*before.plan.targets, *before.plan.pods)):
-                known[id(part)] = before.digests[i * PART_BYTES : (i + 1) * PART_BYTES]
-        return [known.get(id(part)) or plan_digest.part_digest(part) for part in parts]
+        digests = _digests(new.targets, *((before.plan.targets, before.digests) if before is not None else ()))
+        whole = plan_digest.digest_of(new, (digests, pods.digests))
+        return Built(msgspec.structs.replace(new, digest=whole), pods, digests)
 
-    def _planned(self, node: str, pods: tuple[Pod, ...]) -> tuple[plan.Pod, ...]:
+    def _pods(self, node: str, parts: tuple[tuple[Pod, ...], ...]) -> _Pods:
         """Return the pods as a plan carries them: those that have not changed are the ones of the plan before."""
-        before = self._in_force.get(node)
-        made = zip(before.pods, before.plan.pods, strict=True) if before is not None else ()
-        known = {pod.uid: (pod, planned) for pod, planned in made}
-        return tuple(
+        before = self._in_force[node].pods if node in self._in_force else _NO_PODS
+        if len(parts) == len(before.parts) and all(map(is_, parts, before.parts)):
+            return before
+        by_uid = {pod.uid: pod for part in parts for pod in part}
+        pods = tuple(by_uid[uid] for uid in sorted(by_uid))
+        known = {pod.uid: (pod, planned) for pod, planned in zip(before.of, before.planned, strict=True)}
+        planned = tuple(
             known[pod.uid][1] if pod.uid in known and known[pod.uid][0] is pod else plan_pod(pod) for pod in pods
         )
+        return _Pods(parts, pods, planned, _digests(planned, before.planned, before.digests))
+
+
+def _digests(
+    parts: Sequence[plan.Target | plan.Pod], before: Sequence[plan.Target | plan.Pod] = (), known: bytes = b""
+) -> bytes:
+    """Return the digests of parts, one after the other. `known`: those of the parts `before`."""
+    each = [known[i : i + PART_BYTES] for i in range(0, len(known), PART_BYTES)]
+    if len(parts) == len(before):  # mostly: one is another
+        same = zip(parts, before, each, strict=True)
+        return b"".join([digest if part is old else plan_digest.part_digest(part) for part, old, digest in same])
+    of = {id(part): digest for part, digest in zip(before, each, strict=True)}
+    return b"".join([of.get(id(part)) or plan_digest.part_digest(part) for part in parts])
 
 
 def plan_pod(pod: Pod) -> plan.Pod:

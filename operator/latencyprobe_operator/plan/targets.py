@@ -5,7 +5,7 @@ whole cluster. `look` looks again only at nodes that a change may concern; a `yi
 """
 
 from collections import defaultdict
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Set
 from typing import TypeVar
 
 import msgspec
@@ -23,11 +23,13 @@ NO_ROOM = "TargetRefused"  # reason of the status: as where an agent has no room
 
 
 class Part(msgspec.Struct, frozen=True):
-    """What a LatencyProbe means on one node. `pods`: its targets and callers there, by uid."""
+    """What a LatencyProbe means on one node. `pods`: its targets and callers there, by uid, the same object until they
+    change; `callers`: by name, None where there is nothing to call."""
 
     targets: tuple[plan.Target, ...]
     objectives: tuple[plan.PlannedObjective, ...]
     pods: tuple[Pod, ...]
+    callers: tuple[Pod, ...] | None = None
 
     @property
     def entries(self) -> int:
@@ -94,8 +96,9 @@ class Look(msgspec.Struct, frozen=True):
         """Return for how much room it asks in the plans of the nodes where it changed, and in all. `before`: what it
         was."""
         found = {node: part.entries if part is not None else 0 for node, part in self.parts.items()}
-        kept = (before.parts.keys() if before is not None else set()) - self.parts.keys()
-        nodes = len(kept) + sum(part is not None for part in self.parts.values())
+        parts = before.parts if before is not None else {}
+        nodes = len(parts) - sum(node in parts for node in self.parts)  # where nothing changed
+        nodes += sum(part is not None for part in self.parts.values())
         reaches = self.resolved.reaches
         found[WHOLE] = sum(one.entries for one in reaches) + KEPT_TARGET * len(reaches) * nodes
         return found
@@ -137,15 +140,18 @@ def look(
         own = sorted((p for p in state.pods(probe.namespace) if _runs(p)), key=lambda p: p.name)
         header = yield from _header(probe, own, state, known, most)
     places = _Places(header, state, own)
-    nodes = places.all() | (before.parts.keys() if before is not None else set())
-    if known is not None and (few := _differ(header, known)) is not None:
-        nodes = nodes & (few | changes.pods_on)
+    few = _differ(header, known) if known is not None else None
+    nodes: Set[str]
+    if few is not None:
+        nodes = few | changes.pods_on
+    else:
+        nodes = places.all() | (before.parts.keys() if before is not None else set())
     objectives = (known.objectives if known is not None else ()) or planning.objectives(probe)
     header = msgspec.structs.replace(header, objectives=objectives)
     parts: dict[str, Part | None] = {}
     for node in nodes:
         old = before.parts.get(node) if before is not None else None
-        new = places.part(node, objectives)
+        new = places.part(node, objectives, old, known is not None and node not in changes.pods_on)
         if new != old:
             parts[node] = new
         yield
@@ -214,26 +220,36 @@ class _Places:
             return set()
         return {*self._state.nodes_with_pods()} if self._clients.scope == "Cluster" else {*self._own_on}
 
-    def part(self, node: str, objectives: tuple[plan.PlannedObjective, ...]) -> Part | None:
-        """Return what it means on a node, None where it means nothing."""
+    def part(
+        self, node: str, objectives: tuple[plan.PlannedObjective, ...], before: Part | None, same_pods: bool
+    ) -> Part | None:
+        """Return what it means on a node, None where it means nothing. `before`: what it meant there; `same_pods`: the
+        node's pods are those of then."""
         reaches = self._header.reaches
-        callers = self._callers(node) if any(reach.called for reach in reaches) else []
-        uids = tuple(pod.uid for pod in callers)
+        callers = before.callers if before is not None and same_pods else None
+        if not any(reach.called for reach in reaches):
+            callers = None
+        elif callers is None:
+            callers = self._callers(node)
+        uids = tuple(pod.uid for pod in callers or ())
         targets = tuple(target for reach in reaches if (target := reach.on(node, uids)) is not None)
         if not targets:
             return None
-        pods = {pod.uid: pod for reach in reaches for pod in reach.pods.get(node, ())}
-        pods |= {pod.uid: pod for pod in callers}
-        return Part(targets, _here(objectives, targets), tuple(pods[uid] for uid in sorted(pods)))
+        by_uid = {pod.uid: pod for reach in reaches for pod in reach.pods.get(node, ())}
+        by_uid |= {pod.uid: pod for pod in callers or ()}
+        pods = tuple(by_uid[uid] for uid in sorted(by_uid))
+        if before is not None and before.pods == pods:
+            pods = before.pods
+        return Part(targets, _here(objectives, targets), pods, callers)
 
-    def _callers(self, node: str) -> list[Pod]:
+    def _callers(self, node: str) -> tuple[Pod, ...]:
         """Return the pods of a node whose client halves are wanted."""
         scope, selector = self._clients.scope, self._clients.pod_selector
         if scope == "None":
-            return []
+            return ()
         pods = filter(_runs, self._state.pods_on(node)) if scope == "Cluster" else self._own_on.get(node, ())
         found = [pod for pod in pods if spec.selector_matches(selector, pod.labels)]
-        return sorted(found, key=lambda pod: (pod.namespace, pod.name))
+        return tuple(sorted(found, key=lambda pod: (pod.namespace, pod.name)))
 
 
 def _runs(pod: Pod) -> bool:
