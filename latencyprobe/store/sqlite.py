@@ -123,13 +123,13 @@ class SqliteStore:
         nothing of it was stored. An unknown instance may start anywhere. Counts and numbers are one transaction.
         """
         with self._lock:
+            if self._staging.due:  # before others come: what cannot be settled must not grow
+                self.settle()
             with self._transaction():
                 rows: list[SliRow] = []
                 next_ones = [self._staging.take(node, batch, self._clock(), rows) for node, batch in batches]
                 sums = self._staging.stage(self._in_time(rows))
             self._staging.keep(sums)
-            if self._staging.due:
-                self.settle()
             return next_ones
 
     def settle(self) -> None:

@@ -19,7 +19,8 @@ from latencyprobe.wire import UNREADABLE
 log = logging.getLogger(__name__)
 
 STAGED_S = 10.0
-MAX_STAGED = 5_000  # rows, each of another objective or minute: then other calls have their turn
+MAX_ROWS = 5_000  # each of another objective or minute: then other calls have their turn
+MAX_BYTES = 8 << 20  # of the table; in memory, where nothing could be added up, they are 7 to 9 times as many
 
 _rows = msgspec.msgpack.Decoder(tuple[SliRow, ...])
 
@@ -31,6 +32,7 @@ class Staging:
         self._db = db
         self._steady = steady
         self._since: float | None = None
+        self._bytes = 0
         self._sums: dict[tuple[ObjectiveKey, int], SliRow] = {}
 
     @property
@@ -42,12 +44,13 @@ class Staging:
     def due(self) -> bool:
         """Whether it has waited for long enough, or is much."""
         late = self._since is not None and self._steady() >= self._since + STAGED_S
-        return late or len(self._sums) >= MAX_STAGED
+        return late or len(self._sums) >= MAX_ROWS or self._bytes >= MAX_BYTES
 
     def load(self) -> None:
         """Take up what the one before has left."""
         for number, blob in self._db.execute("SELECT id, rows FROM staged ORDER BY id").fetchall():
             try:
+                self._bytes += len(blob)
                 self.keep(together(_rows.decode(blob), self._sums))
             except (*UNREADABLE, TypeError) as error:  # TypeError: no blob at all
                 log.error("staged counts (%d) cannot be read, and are lost: %s", number, error)
@@ -71,6 +74,7 @@ class Staging:
             return {}
         blob = msgspec.msgpack.encode(rows)
         taken = _rows.decode(blob)
+        self._bytes += len(blob)
         self._db.execute("INSERT INTO staged (rows) VALUES (?)", (blob,))
         return together(taken, self._sums)
 
@@ -86,4 +90,4 @@ class Staging:
 
     def forget(self) -> None:
         """Forget what is settled, once the table is empty."""
-        self._sums, self._since = {}, None
+        self._sums, self._since, self._bytes = {}, None, 0

@@ -3,11 +3,12 @@
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from latencyprobe.errors import StoreError
 from latencyprobe.store import SqliteStore
-from latencyprobe.store.staging import MAX_STAGED, STAGED_S
+from latencyprobe.store.staging import MAX_BYTES, MAX_ROWS, STAGED_S
 from tests.latencyprobe.store_rows import HOUR_S, KEY, NOW, Clock, batch, good, row
 
 
@@ -32,21 +33,36 @@ def test_a_batch_is_read_once_it_is_settled_and_settled_once_it_waited_long_enou
         assert good(store) == 0
         clock.now += STAGED_S / 2
         store.add_batches([("n3", batch(1, row()))])
-        assert good(store) == 3
+        assert good(store) == 2
         store.add_batches([("n4", batch(1, row()))])
-        assert good(store) == 3
+        assert good(store) == 2
         store.settle()
         store.settle()
         assert good(store) == 4
 
 
-def test_batches_that_are_many_are_settled_at_once(file: Path, clock: Clock) -> None:
+def test_batches_that_are_many_are_settled_before_others_come(file: Path, clock: Clock) -> None:
     with SqliteStore(file, clock=clock, steady=clock) as store:
-        rows = [row(key=KEY._replace(objective=f"o{number}")) for number in range(MAX_STAGED - 1)]
+        rows = [row(key=KEY._replace(objective=f"o{number}")) for number in range(MAX_ROWS - 1)]
         store.add_batches([("n1", batch(1, *rows)), ("n2", batch(1, *rows))])
         assert store.since(KEY._replace(objective="o0")) is None
         store.add_batches([("n1", batch(2, row()))])
+        assert store.since(KEY) is None
+        store.add_batches([("n1", batch(3))])
         assert good(store) == 1
+
+
+def test_batches_that_are_large_are_settled_before_others_come(file: Path, clock: Clock) -> None:
+    peers = {f"shop/{number:03}-{'x' * 250}": 1 for number in range(100)}
+    with SqliteStore(file, clock=clock, steady=clock) as store:
+        size = len(msgspec.msgpack.encode([row(peers=peers)] * 100))
+        for number in range(MAX_BYTES // size):
+            store.add_batches([("n1", batch(number, *[row(peers=peers)] * 100))])
+        assert good(store) == 0
+        store.add_batches([("n1", batch(MAX_BYTES // size, *[row(peers=peers)] * 100))])
+        assert good(store) == 0
+        store.add_batches([("n2", batch(1))])
+        assert good(store) == 100 * (MAX_BYTES // size + 1)
 
 
 def test_what_a_killed_writer_had_staged_counts_once_for_the_next(file: Path, clock: Clock) -> None:
@@ -75,12 +91,15 @@ def test_a_day_between_two_writers_makes_nothing_late_that_was_staged(file: Path
 
 def test_what_cannot_be_settled_stays_staged(file: Path, clock: Clock) -> None:
     many = [row(key=KEY._replace(objective=f"o{number}")) for number in range(2_000)]
-    with SqliteStore(file, clock=clock) as store:
+    with SqliteStore(file, clock=clock, steady=clock) as store:
         store.add_batches([("n1", batch(1, row(), *many))])
         (pages,) = store._db.execute("PRAGMA page_count").fetchone()
         store._db.execute(f"PRAGMA max_page_count({pages})")
         with pytest.raises(StoreError, match="free some space"):
             store.settle()
+        clock.now += STAGED_S
+        with pytest.raises(StoreError, match="free some space"):
+            store.add_batches([("n1", batch(2))])
         assert good(store) == 0
         store._db.execute("PRAGMA max_page_count(100000)")
         store.settle()
