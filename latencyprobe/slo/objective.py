@@ -5,6 +5,7 @@ Made from a LatencyProbe by agent (standalone) and operator, kept in the store b
 """
 
 from functools import partial
+from operator import attrgetter
 from typing import NamedTuple, Self
 
 import msgspec
@@ -33,6 +34,9 @@ class ObjectiveKey(NamedTuple):
         )
 
 
+_key = attrgetter(*ObjectiveKey._fields)  # of each row that comes
+
+
 class Objective(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One objective. `goal` in percent and `window` as in the spec; `threshold_ns` in ns."""
 
@@ -47,7 +51,7 @@ class Objective(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def key_of(row: SliRow) -> ObjectiveKey:
     """Return the series that a row's counts belong to."""
-    return ObjectiveKey(*(getattr(row, name) for name in ObjectiveKey._fields))
+    return ObjectiveKey._make(_key(row))
 
 
 def objectives(probe: LatencyProbe) -> tuple[Objective, ...]:

@@ -69,8 +69,9 @@ class SqliteStore:
 
     def close(self) -> None:
         """Write everything to the main file and let another writer in."""
-        with suppress(StoreError):  # what cannot be settled stays staged
-            self.settle()
+        if self._claim:
+            with suppress(StoreError):  # what cannot be settled stays staged
+                self.settle()
         self._close()
 
     def _close(self) -> None:
