@@ -22,6 +22,8 @@ from latencyprobe_operator.cluster.state import ClusterState
 from latencyprobe_operator.plan.agents import Agents, NodeState
 from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.plan.targets import Resolved
+from latencyprobe_operator.status import conditions
+from latencyprobe_operator.status.placement import Placement
 from tests.latencyprobe_operator.directory_world import Play, World, world
 from tests.support.certificates import make_certificate
 from tests.support.waiting import until
@@ -120,6 +122,11 @@ class Planned:
 
     def states(self, now_s: float) -> dict[str, NodeState]:
         return self.agents.states(self.resolved.nodes, self.planner.plan_of, now_s)
+
+    def conditions(self, now_s: float, placement: Placement, **kw: Any) -> tuple[conditions.Condition, ...]:
+        states = self.states(now_s)
+        late = conditions.late(self.resolved, states, self.agents)
+        return conditions.conditions(self.resolved, states, self.agents, late=late, placement=placement, **kw)
 
 
 @asynccontextmanager

@@ -66,7 +66,7 @@ def test_who_has_no_room_is_told_where_for_how_much_and_what_to_do(make: Any) ->
     planned.probe = made = hostile(make, 1, 1)
     planned.plan(make.probe(), made)
     placement = Placement(state, "agents", ())
-    found = conditions(planned.resolved, {}, planned.agents, placement=placement)
+    found = conditions(planned.resolved, {}, planned.agents, late=[], placement=placement)
     assert {one.reason for one in found} == {"TargetRefused"}
     assert found[0].message == (
         "there is room for 60 pods, ports, callers and endpoints of targets in the plan of node n1, and 660 are asked "

@@ -10,13 +10,13 @@ from latencyprobe.plan import TargetStatus
 from latencyprobe.variants import USER_STACKS
 from latencyprobe_operator.cluster.objects import Kind, Trouble
 from latencyprobe_operator.plan.agents import STARTING_S
-from latencyprobe_operator.status.conditions import Condition, conditions, invalid
+from latencyprobe_operator.status.conditions import Condition, invalid
 from latencyprobe_operator.status.placement import Placement
 
 
 def of(planned: Any, now_s: float, **kw: Any) -> dict[str, Condition]:
     placement = Placement(planned.state, "lp-agents", ())
-    found = conditions(planned.resolved, planned.states(now_s), planned.agents, placement=placement, **kw)
+    found = planned.conditions(now_s, placement, **kw)
     return {condition.type: condition for condition in found}
 
 

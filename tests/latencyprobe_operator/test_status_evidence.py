@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from latencyprobe_operator.status.conditions import conditions
 from latencyprobe_operator.status.placement import Placement
 
 LOCKED = "kernel lockdown forbids reading kernel memory: boot with lockdown=integrity"
@@ -12,7 +11,7 @@ LOCKED = "kernel lockdown forbids reading kernel memory: boot with lockdown=inte
 
 def told(planned: Any, now_s: float) -> dict[str, tuple[str, str]]:
     placement = Placement(planned.state, "latencyprobe-agents", ())
-    found = conditions(planned.resolved, planned.states(now_s), planned.agents, placement=placement)
+    found = planned.conditions(now_s, placement)
     return {one.type: (one.status, one.message) for one in found if one.type in ("EvidenceUnsupported", "Ready")}
 
 

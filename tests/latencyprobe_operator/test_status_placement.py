@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from latencyprobe_operator.cluster.objects import Container, Kind, Node, Pod, Taint, Trouble
 from latencyprobe_operator.config import Toleration
 from latencyprobe_operator.plan.agents import STARTING_S
-from latencyprobe_operator.status.conditions import Condition, conditions
+from latencyprobe_operator.status.conditions import Condition
 from latencyprobe_operator.status.placement import Placement
 
 AGENTS = "lp-agents"
@@ -24,7 +24,7 @@ def agent(make: Any, name: str = "agent-x", *, node: str = "n1", **fields: Any) 
 
 def ready(planned: Any, now_s: float, *tolerations: Toleration) -> Condition:
     placement = Placement(planned.state, AGENTS, tolerations)
-    found = conditions(planned.resolved, planned.states(now_s), planned.agents, placement=placement)
+    found = planned.conditions(now_s, placement)
     return next(one for one in found if one.type == "ProbesReady")
 
 

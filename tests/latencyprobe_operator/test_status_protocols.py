@@ -6,7 +6,6 @@ import pytest
 
 from latencyprobe.plan import TargetStatus
 from latencyprobe.variants import HTTP2
-from latencyprobe_operator.status.conditions import conditions
 from latencyprobe_operator.status.placement import Placement
 
 
@@ -23,7 +22,7 @@ def of(make: Any, protocol: str) -> dict[str, Any]:
 
 def told(planned: Any, now_s: float) -> dict[str, str]:
     placement = Placement(planned.state, "latencyprobe-agents", ())
-    found = conditions(planned.resolved, planned.states(now_s), planned.agents, placement=placement)
+    found = planned.conditions(now_s, placement)
     return {one.type: one.message for one in found if one.type.startswith("Protocol")}
 
 

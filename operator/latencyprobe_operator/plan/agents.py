@@ -127,11 +127,10 @@ class Agents:
         plan = self.applied.get(node)
         if plan is None:
             return False
-        looked_at, ids = self._targets.get(node, (None, frozenset()))
-        if looked_at is not plan:
-            ids = frozenset(t.id for t in plan.targets)
-            self._targets[node] = plan, ids
-        return ids.issuperset(targets)
+        known = self._targets.get(node)
+        if known is None or known[0] is not plan:
+            known = self._targets[node] = plan, frozenset(t.id for t in plan.targets)
+        return known[1].issuperset(targets)
 
 
 def _remarkable(status: AgentStatus) -> bool:

@@ -23,13 +23,16 @@ NO_ROOM = "TargetRefused"  # reason of the status: as where an agent has no room
 
 
 class Part(msgspec.Struct, frozen=True):
-    """What a LatencyProbe means on one node. `pods`: its targets and callers there, by uid, the same object until they
-    change; `callers`: by name, None where there is nothing to call."""
+    """What a LatencyProbe means on one node. `ids`: of its targets; `pods`: its targets and callers there, by uid, the
+    same object until they change; `callers`: by name, None where there is nothing to call; `wordy`: those pods of its
+    namespace of whose text something is left out."""
 
     targets: tuple[plan.Target, ...]
+    ids: tuple[str, ...]
     objectives: tuple[plan.PlannedObjective, ...]
     pods: tuple[Pod, ...]
-    callers: tuple[Pod, ...] | None = None
+    callers: tuple[Pod, ...] | None
+    wordy: tuple[Pod, ...]
 
     @property
     def entries(self) -> int:
@@ -65,10 +68,10 @@ class Resolved(msgspec.Struct, frozen=True):
         """What the ids of its targets begin with."""
         return f"{self.probe.namespace}/{self.probe.name}/"
 
-    def targets_on(self, node: str) -> list[str]:
+    def targets_on(self, node: str) -> tuple[str, ...]:
         """Return which targets (ids) a node must measure."""
         part = self.parts.get(node)
-        return [target.id for target in part.targets] if part is not None else []
+        return part.ids if part is not None else ()
 
     @property
     def calls_everywhere(self) -> bool:
@@ -210,6 +213,7 @@ class _Places:
         self._header = header
         self._state = state
         self._clients = header.probe.spec.clients
+        self._ids: dict[tuple[str, ...], tuple[str, ...]] = {}  # one for all nodes
         self._own_on: defaultdict[str, list[Pod]] = defaultdict(list)
         for pod in own or ():
             self._own_on[pod.node].append(pod)
@@ -240,7 +244,9 @@ class _Places:
         pods = tuple(by_uid[uid] for uid in sorted(by_uid))
         if before is not None and before.pods == pods:
             pods = before.pods
-        return Part(targets, _here(objectives, targets), pods, callers)
+        ids = tuple([target.id for target in targets])
+        wordy = tuple([pod for pod in pods if pod.left_out and pod.namespace == self._header.probe.namespace])
+        return Part(targets, self._ids.setdefault(ids, ids), _here(objectives, targets), pods, callers, wordy)
 
     def _callers(self, node: str) -> tuple[Pod, ...]:
         """Return the pods of a node whose client halves are wanted."""

@@ -4,7 +4,7 @@ Types and reasons are part of the API (stable, CamelCase); messages name the rem
 Ready follows kstatus; the state of SLOs is no part of it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from latencyprobe import pressure
@@ -66,16 +66,23 @@ def invalid(error: SpecError) -> tuple[Condition, ...]:
     return refused(error.reason, str(error))
 
 
+def late(resolved: Resolved, states: Mapping[str, NodeState], agents: Agents) -> list[str]:
+    """Return the nodes whose agent is ready for an earlier plan, which need not have this LatencyProbe in it."""
+    ready = (node for node, state in states.items() if state is NodeState.READY)
+    return [node for node in ready if not agents.measures(node, resolved.targets_on(node))]
+
+
 def conditions(
     resolved: Resolved,
     states: Mapping[str, NodeState],
     agents: Agents,
     *,
+    late: Sequence[str],
     placement: Placement,
     suspended_by: str = "",
 ) -> tuple[Condition, ...]:
-    """Return the conditions of a LatencyProbe. `states`: of each node that must measure it; `placement`: what keeps
-    agents from nodes; `suspended_by`: what stops all measuring, if anything does."""
+    """Return the conditions of a LatencyProbe. `states`: of each node that must measure it, of which some are `late`;
+    `placement`: what keeps agents from nodes; `suspended_by`: what stops all measuring, if anything does."""
     if resolved.refusal is not None:
         return refused(*resolved.refusal)
     if resolved.probe.spec.suspend:
@@ -84,7 +91,7 @@ def conditions(
         asked = why if suspended_by else "nothing is measured, as spec.suspend asks"
         whole = Condition("Ready", "True", "Suspended", asked)
     else:
-        ready = _probes_ready(resolved, states, agents, placement)
+        ready = _probes_ready(resolved, states, agents, late, placement)
         measuring = _measuring(resolved, states, agents, ready)
         whole = Condition("Ready", ready.status, "Ready" if ready.status == "True" else ready.reason, ready.message)
     found = [Condition("Accepted", "True", "Accepted"), ready, measuring, whole]
@@ -155,12 +162,7 @@ def _pressure_unknown(states: Mapping[str, NodeState], agents: Agents) -> list[C
 
 def _text_left_out(resolved: Resolved) -> list[Condition]:
     """Return the condition that says what pods' authors wrote too much of, if any did."""
-    found = {
-        pod.name: pod.left_out
-        for part in resolved.parts.values()
-        for pod in part.pods
-        if pod.left_out and pod.namespace == resolved.probe.namespace
-    }
+    found = {pod.name: pod.left_out for part in resolved.parts.values() for pod in part.wordy}
     said = []
     if resolved.unselectable:
         most = f"{LABELS} labels, or {LABEL_BYTES} bytes of them"
@@ -236,7 +238,7 @@ def broken(reasons: Mapping[str, str]) -> Condition:
 
 
 def _probes_ready(
-    resolved: Resolved, states: Mapping[str, NodeState], agents: Agents, placement: Placement
+    resolved: Resolved, states: Mapping[str, NodeState], agents: Agents, late: Sequence[str], placement: Placement
 ) -> Condition:
     if not any(count.pods for count in resolved.counts):
         portless = [c for c in resolved.counts if c.portless]
@@ -249,7 +251,9 @@ def _probes_ready(
         return Condition("ProbesReady", "False", "NoMatchingPods", message)
     if not states:  # pods outlive their node by minutes
         return Condition("ProbesReady", "False", *placement.told(sorted({n for c in resolved.counts for n in c.nodes})))
-    by_state = {state: [node for node, s in states.items() if s is state] for state in NodeState}
+    by_state: dict[NodeState, list[str]] = {state: [] for state in NodeState}
+    for node, state in states.items():
+        by_state[state].append(node)
     if failed := by_state[NodeState.FAILED]:
         status = agents.of[failed[0]].status
         others = f" (and {len(failed) - 1} more nodes)" if len(failed) > 1 else ""
@@ -261,10 +265,9 @@ def _probes_ready(
             why = f"the directory turned the agent away, {refusal}"
             return Condition("ProbesReady", "False", "DirectoryRefused", why)
         return Condition("ProbesReady", "False", *placement.told(missing))
-    # an agent that is ready for an earlier plan need not have this LatencyProbe in it
-    late = [n for n in by_state[NodeState.READY] if not agents.measures(n, resolved.targets_on(n))]
-    late += placement.ending([n for n in by_state[NodeState.READY] if n not in late])
-    if starting := by_state[NodeState.STARTING] + late:
+    behind = set(late)
+    ending = placement.ending([node for node in by_state[NodeState.READY] if node not in behind])
+    if starting := [*by_state[NodeState.STARTING], *late, *ending]:
         hint = placement.hint(by_state[NodeState.STARTING])
         why = f"waiting for the agent on {some(starting)}" + (f"; {hint}" if hint else "")
         return Condition("ProbesReady", "Unknown", "AgentStarting", why)

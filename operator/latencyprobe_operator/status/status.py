@@ -46,12 +46,15 @@ def status(
     """Return the status of a LatencyProbe. `resolved`: None for one that our parser refuses; `now`: ISO 8601;
     `placement`: what keeps agents from nodes; `suspended_by`: what stops all measuring, if anything does; `rules`: why
     its PrometheusRules are not written, as reason and message."""
+    late: list[str] = []
     if resolved is None:
         assert entry.error is not None
         found = conditions.invalid(entry.error)
     else:
+        late = conditions.late(resolved, states, agents)
         found = conditions.conditions(
             *(resolved, states, agents),
+            late=late,
             placement=placement,
             suspended_by=suspended_by,
         )
@@ -60,15 +63,13 @@ def status(
     if entry.probe is not None and entry.probe.spec.objectives:
         found = (*found, *conditions.store(store))
         found += (conditions.Condition("RulesNotWritten", "True", *rules),) if rules is not None else ()
-    # who is ready for an earlier plan need not measure this LatencyProbe yet
     ready = [node for node, state in states.items() if state is NodeState.READY]
-    covered = [n for n in ready if resolved and agents.measures(n, resolved.targets_on(n))]
     timed = _quiet_for_long(with_times(found, previous, entry.generation, now), now)
     worst = min(figures, key=lambda r: _WORST_FIRST.index(r["state"]), default=None)
     document: Status = {
         "observedGeneration": entry.generation,
         "conditions": timed,
-        "nodes": f"{len(covered)}/{len(states)}",
+        "nodes": f"{len(ready) - len(late)}/{len(states)}",
         "pods": sum(count.pods for count in resolved.counts) if resolved else 0,
         "targets": [_target(count, resolved, ready, agents) for count in resolved.counts] if resolved else [],
         "objectives": [_objective(result) for result in figures],
