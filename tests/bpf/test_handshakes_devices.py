@@ -46,7 +46,7 @@ from tests.truth.handshaking import (
 from tests.truth.netns import INTERFACE, Namespace
 from tests.truth.recorder import OBJECTS
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.timer]
 
 
 def test_at_the_hosts_end_of_a_pods_pair_the_directions_are_the_pods(ends, port):

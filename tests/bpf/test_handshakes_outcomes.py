@@ -26,7 +26,7 @@ from tests.truth.handshaking import (
 )
 from tests.truth.netns import INTERFACE
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.timer]
 
 
 @pytest.mark.usefixtures("needs_storage")

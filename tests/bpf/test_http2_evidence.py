@@ -16,7 +16,7 @@ from tests.truth.lossy import Network
 from tests.truth.recorder import beside
 from tests.truth.streams import Streams
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.timer]
 
 
 def test_a_lost_segment_is_joined_to_every_stream_that_waited_for_it(

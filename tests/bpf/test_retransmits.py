@@ -19,7 +19,7 @@ from tests.truth.lossy import counters
 from tests.truth.netns import INTERFACE, Namespace
 from tests.truth.recorder import Recorder, alone, cookie
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.timer]
 
 SEGMENT, SYNACK = RetransmitKind.SEGMENT, RetransmitKind.SYNACK
 ONCE = "numgen inc mod 1000000 == 0"  # the first packet that comes to this part of a rule
@@ -86,7 +86,7 @@ def test_a_lost_syn_is_sent_again_by_syn(lossy, watch, port):
         grown = Grown(lossy.client)
         clients += [client for client, _ in lossy.connect(port)]
         assert (grown["TCPSynRetrans"], grown["RetransSegs"], grown["TCPTimeouts"]) == (1, 1, 1)
-    # a kernel that runs no program over threads of its process 1 may tell nobody of one (docs/design/tracker.md)
+    # a kernel that runs no program over threads of its process 1 may tell nobody of one (docs/design/kernel.md)
     wait_until(lambda: sum(len(watch.records(client)) for client in clients) >= 2, "records of two of the three")
 
     for client in clients:

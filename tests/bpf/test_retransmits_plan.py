@@ -14,7 +14,7 @@ from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 from tests.truth.peers import disconnect, reset
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.timer]
 
 MS = 1_000_000
 DATA = "meta length > 500"
