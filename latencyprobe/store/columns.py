@@ -32,7 +32,7 @@ class Sum(msgspec.Struct, frozen=True, array_like=True):
 
 
 def together(rows: Iterable[SliRow], before: Sums = _NOTHING) -> dict[tuple[ObjectiveKey, int], SliRow]:
-    """Return rows with those of one objective and minute added up, by both, and to the sums `before`: many nodes have
+    """Return rows by objective and minute, those of the same added up, and to what `before` has of it: many nodes have
     such, and each that is written costs a look at three rows of the table, with their blobs."""
     same: dict[tuple[ObjectiveKey, int], list[SliRow]] = {}
     for row in rows:

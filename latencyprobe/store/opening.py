@@ -122,7 +122,8 @@ def readable() -> Iterator[None]:
 
 @contextmanager
 def alone(db: sqlite3.Connection, path: Path, what: object, undone: Callable[[], None]) -> Iterator[None]:
-    """Undo, of a transaction, only what raises here, and log it, unless the whole store fails."""
+    """Undo, of a transaction, only what raises here, and log that `what` is lost; then call `undone`. Raises what is of
+    the whole store."""
     db.execute("SAVEPOINT alone")
     try:
         yield

@@ -7,6 +7,7 @@ local file system.
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -33,6 +34,7 @@ LATE_S = DAY_S  # agents keep what was not accepted for as long
 class SqliteStore:
     """A Store in one file. Opening for writing creates and migrates it; `readonly` needs it to be there; with
     `move_damaged` a damaged one is moved aside and a new one begun; `thorough` finds more damage, and takes longer.
+    `lost`: rows that were accepted and cannot be stored are counted there (`unstorable`, `unreadable`).
 
     Raises StoreError, here and in every call: damaged, from a newer version, in use by another writer, disk full.
     """
@@ -46,6 +48,7 @@ class SqliteStore:
         thorough: bool = False,
         clock: Callable[[], float] = time.time,
         steady: Callable[[], float] = boot_s,
+        lost: Counter[str] | None = None,
     ) -> None:
         self.path = Path(path)
         self._clock = clock
@@ -57,9 +60,7 @@ class SqliteStore:
         )
         self._series = Series(self._db)
         self._recent = Recent(clock)
-        self._staging = Staging(self._db, steady)
-        if not readonly:
-            self._take_up()
+        self._staging = Staging(self._db, steady, Counter() if lost is None else lost)
 
     def __enter__(self) -> Self:
         return self
@@ -72,9 +73,6 @@ class SqliteStore:
         if self._claim:
             with suppress(StoreError):  # what cannot be settled stays staged
                 self.settle()
-        self._close()
-
-    def _close(self) -> None:
         try:
             with opening.failures(self.path):
                 self._db.close()
@@ -134,10 +132,10 @@ class SqliteStore:
             return next_ones
 
     def settle(self) -> None:
-        """Let what was added be read, all of it. A row that cannot be written is told to the log, and lost."""
+        """Let what was added be read, all of it. A row that cannot be written is lost: logged, and counted."""
         with self._adding():
-            for row in self._staging.rows:
-                with opening.alone(self._db, self.path, row, self._series.forget):
+            for row in self._staging.rows():
+                with opening.alone(self._db, self.path, row, self._undone):
                     self._add(row)
             self._staging.clear()
         self._staging.forget()
@@ -254,6 +252,10 @@ class SqliteStore:
                 self._add_row(columns.missed(row))  # what the report has to know of it
         return tuple(found)
 
+    def _undone(self) -> None:
+        self._series.forget()
+        self._staging.lost["unstorable"] += 1
+
     def _add(self, row: SliRow) -> None:
         self._add_row(row)
         self._recent.add(row)
@@ -262,15 +264,6 @@ class SqliteStore:
         series = self._series.id(key_of(row))
         self._kept.changed(series, row.minute)
         levelled.add(self._db, series, row)
-
-    def _take_up(self) -> None:
-        """Take up what was staged when the file was closed."""
-        try:
-            with opening.failures(self.path):
-                self._staging.load()
-        except StoreError:
-            self._close()
-            raise
 
     def _reached(self) -> float:
         """Return how late it was for sure when the store was opened: its oldest minutes had their time."""

@@ -6,6 +6,7 @@ comes within seconds is added up in memory first; meanwhile the table has it, fo
 
 import logging
 import sqlite3
+from collections import Counter
 from collections.abc import Callable
 
 import msgspec
@@ -26,18 +27,21 @@ _rows = msgspec.msgpack.Decoder(tuple[SliRow, ...])
 
 
 class Staging:
-    """The rows of a file's one writer that are staged. `steady`: seconds that nobody sets."""
+    """The rows of a file's one writer that are staged. `steady`: seconds that nobody sets; `lost`: rows that
+    cannot be stored (`unstorable`) and batches that cannot be read again (`unreadable`)."""
 
-    def __init__(self, db: sqlite3.Connection, steady: Callable[[], float]) -> None:
+    def __init__(self, db: sqlite3.Connection, steady: Callable[[], float], lost: Counter[str]) -> None:
         self._db = db
         self._steady = steady
+        self.lost = lost
         self._since: float | None = None
         self._bytes = 0
+        self._taken_up = False
         self._sums: dict[tuple[ObjectiveKey, int], SliRow] = {}
 
-    @property
     def rows(self) -> tuple[SliRow, ...]:
-        """What is to be settled: a row for each objective and minute."""
+        """Return what is to be settled: a row for each objective and minute."""
+        self._take_up()
         return tuple(self._sums.values())
 
     @property
@@ -45,15 +49,6 @@ class Staging:
         """Whether it has waited for long enough, or is much."""
         late = self._since is not None and self._steady() >= self._since + STAGED_S
         return late or len(self._sums) >= MAX_ROWS or self._bytes >= MAX_BYTES
-
-    def load(self) -> None:
-        """Take up what the one before has left."""
-        for number, blob in self._db.execute("SELECT id, rows FROM staged ORDER BY id").fetchall():
-            try:
-                self._bytes += len(blob)
-                self.keep(together(_rows.decode(blob), self._sums))
-            except (*UNREADABLE, TypeError) as error:  # TypeError: no blob at all
-                log.error("staged counts (%d) cannot be read, and are lost: %s", number, error)
 
     def take(self, node: str, batch: SliBatch, now: float, rows: list[SliRow]) -> int:
         """Add to `rows` those of a batch, if it is the next of its instance; return which is next. `now`: Unix s."""
@@ -68,15 +63,16 @@ class Staging:
         return batch.sequence + 1
 
     def stage(self, rows: tuple[SliRow, ...]) -> Sums:
-        """Write rows into the table; return them added up with what is staged of their objectives and minutes, for
-        `keep`. Raises one of UNREADABLE for what could not be read again."""
-        if not rows:
-            return {}
-        blob = msgspec.msgpack.encode(rows)
-        taken = _rows.decode(blob)
-        self._bytes += len(blob)
-        self._db.execute("INSERT INTO staged (rows) VALUES (?)", (blob,))
-        return together(taken, self._sums)
+        """Write rows into the table, without figures by peer (recent.py); return them added up with what is staged of
+        their objectives and minutes, for `keep`. Raises one of UNREADABLE for what could not be read again."""
+        self._take_up()
+        if rows:
+            written = [msgspec.structs.replace(row, by_peer={}) if row.by_peer else row for row in rows]
+            blob = msgspec.msgpack.encode(written)
+            _rows.decode(blob)
+            self._db.execute("INSERT INTO staged (rows) VALUES (?)", (blob,))
+            self._bytes += len(blob)
+        return together(rows, self._sums)
 
     def keep(self, sums: Sums) -> None:
         """Take over what `stage` returned, once it is in the table for good."""
@@ -91,3 +87,16 @@ class Staging:
     def forget(self) -> None:
         """Forget what is settled, once the table is empty."""
         self._sums, self._since, self._bytes = {}, None, 0
+
+    def _take_up(self) -> None:
+        """Take up what the writer before has left, once."""
+        if self._taken_up:
+            return
+        left = self._db.execute("SELECT id, rows FROM staged ORDER BY id").fetchall()
+        self._taken_up = True
+        for number, blob in left:
+            try:
+                self.keep(together(_rows.decode(blob), self._sums))
+            except (*UNREADABLE, TypeError) as error:  # TypeError: no blob at all
+                self.lost["unreadable"] += 1
+                log.error("staged counts (%d) cannot be read, and are lost: %s", number, error)

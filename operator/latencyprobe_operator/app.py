@@ -99,8 +99,10 @@ class Operator:
         )
         self._loops = Loops()
         self._informers = Informers(api, state, changed.set)
+        lost = Counter[str]()
         self._store_thread = StoreThread(
-            partial(SqliteStore, config.store, move_damaged=True), partial(SqliteStore, config.store, readonly=True)
+            partial(SqliteStore, config.store, move_damaged=True, lost=lost),
+            partial(SqliteStore, config.store, readonly=True),
         )
         self._kopf = partial(handlers.watching, registry.happened, self._loops.failed)
         is_agent = partial(is_pod_of, state, config.agent_namespace)
@@ -198,7 +200,7 @@ class Operator:
                 connections_cut=lambda: connections.cut,
                 requests=self.directory.requests,
                 rows_accepted=lambda: ingest.accepted,
-                rows_dropped=ingest.dropped,
+                rows_dropped=lambda: ingest.dropped + lost,
                 lookups=self.directory.answers.lookups.counts,
                 commits=lambda: ingest.intake.commits,
                 upload_s=lambda: ingest.pacing.next_s,

@@ -67,7 +67,9 @@ def test_figures_by_peer_are_of_what_is_stored_once_and_in_no_file(tmp_path: Pat
     with SqliteStore(tmp_path / "sli.db", clock=clock, steady=clock) as store:
         for _ in range(2):
             add_batch(store, "n1", batch(1, told))
-        add_batch(store, "n2", batch(1, told))
+        store.add_batches([("n2", batch(1, told))])
+        assert not [file for file in tmp_path.iterdir() if b"shop/web" in file.read_bytes()]
+        store.settle()
         with pytest.raises(OverflowError):
             store.add([told, replace(told, good=1 << 70)])
         by_peer = {"shop/web": PeerCounts(6, 2, {-200: 6})}

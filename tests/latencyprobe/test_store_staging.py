@@ -1,6 +1,7 @@
 """Batches that are staged: read once they are settled, by whoever opens the file next too, and each counted once."""
 
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import msgspec
@@ -109,12 +110,12 @@ def test_what_cannot_be_settled_stays_staged(file: Path, clock: Clock) -> None:
 def test_a_row_that_cannot_be_stored_is_lost_alone_and_told_of(
     file: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    other = KEY._replace(objective="other")
-    with SqliteStore(file, clock=clock) as store:
-        store.add_batches([("n1", batch(1, row()))])
-        store._staging.keep({(other, NOW): row(key=other, good=None)})  # type: ignore[arg-type]
+    other, lost = KEY._replace(objective="other"), Counter[str]()
+    half = row(key=other, good=1 << 62)  # of a sum that SQLite has no room for
+    with SqliteStore(file, clock=clock, lost=lost) as store:
+        store.add_batches([("n1", batch(1, half, row())), ("n2", batch(1, half))])
         store.settle()
-        assert good(store) == 1
+        assert (good(store), lost) == (1, {"unstorable": 1})
         assert "this cannot be stored, and is lost: SliRow(namespace='shop'" in caplog.text
         store.add_batches([("n1", batch(2, row(key=other)))])
         store.settle()
@@ -130,7 +131,8 @@ def test_staged_rows_that_cannot_be_read_keep_no_other_from_being_counted(
             store.add_batches([(node, batch(1, row()))])
         store._db.execute(f"UPDATE staged SET rows = {damage} WHERE id = 1")
         left = killed(file)
-    with SqliteStore(left, clock=clock) as store:
+    lost = Counter[str]()
+    with SqliteStore(left, clock=clock, lost=lost) as store:
         store.settle()
-        assert good(store) == 1
+        assert (good(store), lost) == (1, {"unreadable": 1})
     assert "staged counts (1) cannot be read, and are lost" in caplog.text

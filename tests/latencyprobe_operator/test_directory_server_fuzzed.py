@@ -212,6 +212,7 @@ def test_whatever_is_posted_is_taken_or_refused_with_the_reason_and_harms_nobody
         assert caplog.records == []
         assert answers.keys() >= {200, 204, 400, 401}
         assert kept < ROOM
+        await it.store_thread.run(it.store_thread.store.settle)
         found = await it.store_thread.run(reports.evaluate, it.store_thread.store, [probe, own], int(time.time()))
         events = {result["objective"]: (result["state"], result["events"]) for result in found["results"]}
         assert events["good"] == ("Met", good * EVENTS)

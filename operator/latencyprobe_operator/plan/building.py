@@ -3,7 +3,6 @@ digest of what has not changed is made again: a plan has some 65 kB, of which a 
 """
 
 from collections.abc import Sequence
-from operator import is_
 from typing import NamedTuple
 
 import msgspec
@@ -72,7 +71,7 @@ class Builder:
     def _pods(self, node: str, parts: tuple[tuple[Pod, ...], ...]) -> _Pods:
         """Return the pods as a plan carries them: those that have not changed are the ones of the plan before."""
         before = self._in_force[node].pods if node in self._in_force else _NO_PODS
-        if len(parts) == len(before.parts) and all(map(is_, parts, before.parts)):
+        if parts == before.parts:
             return before
         by_uid = {pod.uid: pod for part in parts for pod in part}
         pods = tuple(by_uid[uid] for uid in sorted(by_uid))
