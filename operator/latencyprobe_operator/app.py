@@ -99,9 +99,9 @@ class Operator:
         )
         self._loops = Loops()
         self._informers = Informers(api, state, changed.set)
-        lost = Counter[str]()
+        dropped = Counter[str]()
         self._store_thread = StoreThread(
-            partial(SqliteStore, config.store, move_damaged=True, lost=lost),
+            partial(SqliteStore, config.store, move_damaged=True, lost=dropped),
             partial(SqliteStore, config.store, readonly=True),
         )
         self._kopf = partial(handlers.watching, registry.happened, self._loops.failed)
@@ -109,7 +109,7 @@ class Operator:
         connections = Connections(is_agent, lambda address: bool(state.node_at(address)))
         self.certificate = Certificate(config.tls_dir, connections)
 
-        ingest = Ingest(self._store_thread, nodes=lambda: len(planner.plans))
+        ingest = Ingest(self._store_thread, nodes=lambda: len(planner.plans), dropped=dropped)
         auth = Authenticator(
             cluster,
             config.agent_namespace,
@@ -200,7 +200,7 @@ class Operator:
                 connections_cut=lambda: connections.cut,
                 requests=self.directory.requests,
                 rows_accepted=lambda: ingest.accepted,
-                rows_dropped=lambda: ingest.dropped + lost,
+                rows_dropped=dropped,
                 lookups=self.directory.answers.lookups.counts,
                 commits=lambda: ingest.intake.commits,
                 upload_s=lambda: ingest.pacing.next_s,

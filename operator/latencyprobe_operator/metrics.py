@@ -40,7 +40,7 @@ class Sources(NamedTuple):
     connections_cut: Callable[[], int]
     requests: Counter[tuple[str, int]]
     rows_accepted: Callable[[], int]
-    rows_dropped: Callable[[], Counter[str]]
+    rows_dropped: Counter[str]
     remote_joins: Counter[str]
     lookups: Counter[str]
     commits: Callable[[], int]
@@ -97,8 +97,9 @@ class OperatorCollector(Collector):
         requests = {(route, str(status)): n for (route, status), n in s.requests.items()}
         yield _counter("directory_requests", "Requests to the directory.", requests, "route", "status")
         yield _counter("sli_rows_accepted", "SLI rows stored.", {(): s.rows_accepted()})
-        dropped = {(reason,): n for reason, n in s.rows_dropped().items()}
-        yield _counter("sli_rows_dropped", "SLI rows not taken or lost, by reason.", dropped, "reason")
+        dropped = {(reason,): n for reason, n in s.rows_dropped.items()}
+        why = "SLI rows not taken: not_asked, future, late, impossible_*; lost: unstorable, unreadable (batches)."
+        yield _counter("sli_rows_dropped", why, dropped, "reason")
         yield _counter("sli_commits", "Transactions in which SLI rows were stored.", {(): s.commits()})
         yield _gauge("sli_upload_interval_seconds", "How often agents shall hand in counts.", {(): s.upload_s()})
         lookups = {(outcome,): n for outcome, n in s.lookups.items()}

@@ -22,7 +22,7 @@ def test_figures_come_from_their_sources_when_asked() -> None:
         connections=lambda: 9,
         connections_cut=lambda: 10,
         rows_accepted=lambda: 7,
-        rows_dropped=lambda: Counter(not_asked=1),
+        rows_dropped=Counter(not_asked=1),
         lookups=Counter(too_many=8),
         commits=lambda: 5,
         upload_s=lambda: 20.0,

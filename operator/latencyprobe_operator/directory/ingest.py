@@ -34,9 +34,14 @@ class Ingest:
     `rows`: how many more each may hand in; `pacing`: how often agents come. `nodes`: how many nodes must measure."""
 
     def __init__(
-        self, store_thread: StoreThread, clock: Callable[[], float] = time.time, *, nodes: Callable[[], int] = lambda: 0
+        self,
+        store_thread: StoreThread,
+        clock: Callable[[], float] = time.time,
+        *,
+        nodes: Callable[[], int] = lambda: 0,
+        dropped: Counter[str] | None = None,
     ) -> None:
-        self.dropped: Counter[str] = Counter()
+        self.dropped: Counter[str] = Counter() if dropped is None else dropped
         self.said = ByNode(set[str])
         self.rows = ByNode(lambda: Bucket(ROWS_PER_S, ROWS_AT_ONCE))
         self.accepted = 0
