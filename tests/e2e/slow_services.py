@@ -162,14 +162,25 @@ def slow_services(cluster: Cluster, jaeger: Jaeger) -> Iterator[Slow]:
         with shop.dropping(**DROPPED):
             shop.ask(TIMES, WAYS)
 
-        served = wait_for(lambda: all_served(jaeger, namespace), 60, f"SERVER spans of all RPCs: {ASKED}")
+        served = wait_for(
+            lambda: all_served(jaeger, namespace),
+            60,
+            f"SERVER spans of all RPCs: {ASKED}",
+            seen=lambda: lengths(served_spans(jaeger, namespace)),
+        )
         reported = wait_for(lambda: all_reported(cluster, namespace), REPORT_S, "a report that explains all RPCs")
         yield Slow(cluster, jaeger, namespace, served, reported)
 
 
 def all_served(jaeger: Jaeger, namespace: str) -> dict[str, list[Span]]:
     """The SERVER spans of each service, once there is one of each RPC."""
-    found = {
+    found = served_spans(jaeger, namespace)
+    return found if lengths(found) == ASKED else {}
+
+
+def served_spans(jaeger: Jaeger, namespace: str) -> dict[str, list[Span]]:
+    """The SERVER spans of each service."""
+    return {
         name: [
             span
             for trace in jaeger.traces(name, {"k8s.namespace.name": namespace})
@@ -178,7 +189,10 @@ def all_served(jaeger: Jaeger, namespace: str) -> dict[str, list[Span]]:
         ]
         for name in ASKED
     }
-    return found if {name: len(spans) for name, spans in found.items()} == ASKED else {}
+
+
+def lengths(found: dict[str, list[Span]]) -> dict[str, int]:
+    return {name: len(spans) for name, spans in found.items()}
 
 
 def all_reported(cluster: Cluster, namespace: str) -> dict[str, Json]:

@@ -28,9 +28,11 @@ class RefusedError(Exception):
     """kubectl failed; the text is what it wrote to the user."""
 
 
-def wait_for(condition: Callable[[], T], deadline_s: float, what: str) -> T:
+def wait_for(
+    condition: Callable[[], T], deadline_s: float, what: str, *, seen: Callable[[], object] | None = None
+) -> T:
     """The first truthy value of `condition`, which kubectl may refuse at first; AssertionError after the deadline."""
-    return wait_until(condition, what, deadline_s, unready=RefusedError, poll_s=POLL_S)
+    return wait_until(condition, what, deadline_s, seen=seen, unready=RefusedError, poll_s=POLL_S)
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ class Cluster:
     @contextmanager
     def frozen(self, daemon: str, node: str = "n1") -> Iterator[None]:
         """For the block, one of the node's own programs stands still: it keeps its connections and answers nobody."""
-        (pid,) = (pid for pid in _daemons(node) if Path(f"/proc/{pid}/comm").read_text().strip() == daemon)
+        (pid,) = (pid for pid in _daemons(node) if _program(pid) == daemon)
         os.kill(pid, signal.SIGSTOP)
         try:
             yield
@@ -130,6 +132,14 @@ def _daemons(node: str) -> set[int]:
     """The processes of a node's own programs, by the cgroup that `bench up` started them in."""
     files = Path("/sys/fs/cgroup").glob(f"**/latencyprobe-bench/daemons/{node}/cgroup.procs")
     return {int(pid) for file in files for pid in file.read_text().split()}
+
+
+def _program(pid: int) -> str:
+    """The name of a process; "" once it has ended, as what a node's own program starts now and then soon has."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def healthy() -> bool:
