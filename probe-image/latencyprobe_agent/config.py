@@ -64,9 +64,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     # Records of this node over all targets that are neither slow nor failed, 0: no limit. Above it they are sampled
     # (docs/design/measurement.md, "Record sampling"). One takes about 1 us to read and measure: 0.5 % of a core.
     records_per_second: int = 5_000
-    # How long records may wait in the ring; the kernel wakes the reader earlier when a quarter is full. Some 0.7 ms of
-    # a drain are the same for one record as for thousands.
-    drain_interval_s: float = 0.25
+    # How long records may wait in the ring; the kernel wakes the reader earlier when a quarter is full. 1 to 4 ms of a
+    # turn are the same for one record as for thousands.
+    drain_interval_s: float = 0.5
     # About 8,000 spans of 1 kB: 80 s of collector outage at the default 100 spans/s.
     outbox_bytes: int = 8 << 20
     spans_per_second: int = 2000  # cap per node over all targets (docs/design/measurement.md, "Sampling decision")
@@ -78,10 +78,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     # Identities come in milliseconds; after 4 s a span goes out without (docs/design/telemetry.md, "Waiting spans").
     identity_wait_s: float = 4.0
-    # The other half of a pair on this node ends within one drain of this one.
-    join_wait_s: float = 0.6
-    # From a slow exchange to its server half from another node: both ways through the directory take about 1 s, and the
-    # idle timeout may be noticed there 1 s (a tick) later than here.
+    # The other half of a pair on this node ends within one drain of this one, so the next turn has both.
+    join_wait_s: float = 0.45
+    # From a slow exchange to its server half from another node: both ways through the directory, and the turns at both
+    # ends, take about 1 s, 2 at most, and the idle timeout may be noticed there 1 s (a tick) later than here.
     remote_join_wait_s: float = 4.0
     remote_join_keep_s: float = 2.5
     tick_s: float = 1.0  # flush, counts, cgroups, plan

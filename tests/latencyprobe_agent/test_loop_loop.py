@@ -250,6 +250,23 @@ def test_turns_go_on_while_programs_are_loaded(monkeypatch: pytest.MonkeyPatch, 
     assert waited == [True]
 
 
+def test_records_that_wait_at_a_tick_and_the_counts_are_one_turn(control: FakeControl, make_halves: Any) -> None:
+    keeper = Keeper()
+    run(FakePrograms(make_halves(*PAIR).rec), (keeper,), Guard(), control, turns=1)
+    first = keeper.turns[0]
+    assert len(first.halves) == 2
+    assert first.counts is not None
+
+
+def test_of_the_turns_that_empty_a_full_ring_at_a_tick_the_last_one_has_the_counts(
+    control: FakeControl, make_halves: Any
+) -> None:
+    keeper, two = Keeper(), make_halves(*PAIR).rec
+    run(FakePrograms(np.tile(two, 2048), two), (keeper,), Guard(), control, turns=1)
+    found = [(len(turn.halves), turn.counts is not None) for turn in keeper.turns[:2]]
+    assert found == [(4096, False), (2, True)]
+
+
 def test_rows_of_a_turn_reach_the_control(control: FakeControl, make_halves: Any) -> None:
     rows = SliRows(control.take, 5.0, None)
     run(FakePrograms(make_halves(*PAIR).rec), (rows,), Guard(), control)

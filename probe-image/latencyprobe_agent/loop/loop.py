@@ -22,7 +22,7 @@ from latencyprobe_agent.loop.evidence import EvidenceSignals, NoEvidence
 from latencyprobe_agent.loop.http2 import Http2
 from latencyprobe_agent.loop.pressure import PressureReader
 from latencyprobe_agent.loop.remote_join import RemoteJoiner
-from latencyprobe_agent.loop.turn import Parts, Turns
+from latencyprobe_agent.loop.turn import Parts, Turns, give_way
 from latencyprobe_agent.measure.sampling import Sampler
 from latencyprobe_agent.measure.turn import Listener, Turn
 
@@ -97,11 +97,12 @@ class Loop(AbstractContextManager["Loop"]):
         try:
             while running():
                 self.parts.programs.wait(max(0.0, min(config.drain_interval_s, tick_s - time.monotonic())))
-                self.drain()
-                if (now_s := time.monotonic()) >= tick_s:
-                    tick_s = max(tick_s + config.tick_s, now_s)  # a host that slept does not make up for missed ticks
-                    self.tick()
-                    each_tick()
+                if (now_s := time.monotonic()) < tick_s:
+                    self.drain()
+                    continue
+                tick_s = max(tick_s + config.tick_s, now_s)  # a host that slept does not make up for missed ticks
+                self.tick()
+                each_tick()
             self.end()
             self.detach()  # listeners may wait for a collector that does not answer
         finally:
@@ -109,30 +110,35 @@ class Loop(AbstractContextManager["Loop"]):
                 self._guard.run(listener.name, listener.close)
             self.listeners = ()
 
-    def drain(self) -> None:
-        """Turn until the ring is empty."""
+    def drain(self, *, counted: bool = False, last: bool = False) -> None:
+        """Turn until the ring is empty. `counted`: the last of these turns has counts, too."""
         if self.attachment.in_force is None:
             self._turns.discard()
             return
+        plan_age_s = self.attachment.plan_age_s if counted else None
         for i in range(1, _TURNS_AT_ONCE + 1):
-            turn, emptied = self._turns.make(self.attachment.in_force, settle=i == _TURNS_AT_ONCE)
-            self._hand(turn)
-            if emptied:
+            settle = i == _TURNS_AT_ONCE
+            turn, settled = self._turns.make(self.attachment.in_force, settle=settle, plan_age_s=plan_age_s, last=last)
+            if counted and settled:
+                self.last = turn
+            self._hand(turn, at_leisure=settled)
+            if settled:
                 return
 
     def tick(self) -> None:
-        """Do what is due once a second: end idle exchanges, follow wall clock, plan and cgroups, read the counts."""
+        """Do what is due once a second: end idle exchanges, follow wall clock, plan and cgroups, drain, read the
+        counts: all in one turn, for a turn costs the same of few records as of many."""
         self._guard.run("flush", self.parts.programs.flush)
         if step_ns := self.parts.clock.resample():
             _log.warning("the wall clock stepped by %.3f s; durations are not affected", step_ns / 1e9)
-        self._guard.run("plan", lambda: self.attachment.follow(before=self._count))
+        self._guard.run("plan", lambda: self.attachment.follow(before=partial(self.drain, counted=True)))
         if self.attachment.in_force is not None:
             rules = self.attachment.in_force.rules  # first these: measuring begins before its evidence
             self._guard.run("evidence", lambda: self.parts.evidence.follow(rules, time.monotonic()))
         self._guard.run("evidence", self.parts.evidence.tick)
         if self.parts.canary:
             self._guard.run("canary", self.parts.canary.sing)
-        self._count()
+        self.drain(counted=True)
 
     def end(self) -> None:
         """Take everything in that is complete."""
@@ -140,15 +146,10 @@ class Loop(AbstractContextManager["Loop"]):
         self._guard.run("flush", self.parts.programs.flush)
         self.drain()
         self._guard.run("evidence", self.parts.evidence.give_up)
-        self._count(last=True)
+        self.drain(counted=True, last=True)
 
-    def _count(self, *, last: bool = False) -> None:
-        """Make a turn with counts."""
-        if self.attachment.in_force is not None:
-            age_s = self.attachment.plan_age_s
-            self.last, _ = self._turns.make(self.attachment.in_force, plan_age_s=age_s, last=last)
-            self._hand(self.last)
-
-    def _hand(self, turn: Turn) -> None:
+    def _hand(self, turn: Turn, *, at_leisure: bool) -> None:
         for listener in self.listeners:
+            if at_leisure:
+                give_way()
             self._guard.run(listener.name, partial(listener.take, turn))

@@ -30,7 +30,14 @@ _BATCH = 4096  # records of a turn: 0.9 MiB, and about four times that while the
 # Halves that have not met their other half, also for other nodes to ask for: 234 bytes each, 3.8 MB. That is 30 s of
 # 546 such halves a second; a caller asks about 1 s after its exchange, so 16,000 a second find theirs.
 _WAITING = 16_384
+_PAUSE_S = 100e-6
 _LIMITED_NS = 60_000_000_000  # the status says for as long that the node had too few spans for somebody
+
+
+def give_way() -> None:
+    """Let whoever waits for this processor have it before the next part of a turn: a turn takes some milliseconds, and
+    the kernel may let who was woken meanwhile wait for most of a slice (docs/design/cost.md, C9)."""
+    time.sleep(_PAUSE_S)
 
 
 @dataclass(frozen=True)
@@ -65,16 +72,16 @@ class Turns:
     def make(
         self, in_force: InForce, *, settle: bool = False, plan_age_s: float | None = None, last: bool = False
     ) -> tuple[Turn, bool]:
-        """Return a turn of up to `_BATCH` records, and whether that emptied the ring.
+        """Return a turn of up to `_BATCH` records, and whether it is settled: that emptied the ring, or `settle`.
 
         Evidence and the remote join come in when the ring is empty, since what explains an exchange is recorded before
-        it; with `settle` now, however full it is. `plan_age_s`: given once a second, the turn then has counts. `last`:
-        nothing comes that could say more of what waits.
+        it; with `settle` now, however full it is. `plan_age_s`: given once a second, a turn that is settled then has
+        counts. `last`: nothing comes that could say more of what waits.
         """
         now_s = time.monotonic()
         self._lag_s, self._drained_s = max(self._lag_s, now_s - self._drained_s), now_s
         batch = self._parts.programs.drain(_BATCH)
-        now, emptied = self._parts.clock.now(), len(batch) < _BATCH
+        now, settled = self._parts.clock.now(), settle or len(batch) < _BATCH
         if self._parts.canary:
             batch = self._parts.canary.others(batch)
         turn = empty(now, in_force)
@@ -83,10 +90,14 @@ class Turns:
             self._records += len(batch)
             self._unmeasured += len(batch) if measured is None else 0
             turn = measured or turn
-        if emptied or settle:
+        if settled:
+            give_way()
             turn = self._settled(turn)
-        turn = self._guard.run("calls", lambda: self._with_calls(turn, settled=emptied or settle, last=last)) or turn
-        return turn if plan_age_s is None else self._counted(turn, plan_age_s, last=last), emptied
+        turn = self._guard.run("calls", lambda: self._with_calls(turn, settled=settled, last=last)) or turn
+        if plan_age_s is not None and settled:
+            give_way()
+            turn = self._counted(turn, plan_age_s, last=last)
+        return turn, settled
 
     def discard(self) -> None:
         """Drop what is in the ring: no plan is in force."""
