@@ -1,6 +1,7 @@
 """A turn is complete when it is handed on: sampled, joined, counted; what fails in it is missing, and counted."""
 
 import gc
+import time
 import weakref
 from typing import Any
 
@@ -95,6 +96,17 @@ def test_a_turn_that_filled_its_room_says_that_there_is_more(make_halves: Any) -
     full = np.repeat(make_halves(SERVER).rec, 4096)
     made = turns(FakePrograms(full, full[:3]))
     assert [made.make(IN_FORCE)[1] for _ in range(2)] == [False, True]
+
+
+@pytest.mark.parametrize(("filled", "gives_way"), [(0.5, True), (0.51, False)])
+def test_a_turn_gives_way_to_the_load_unless_the_ring_fills_up(
+    monkeypatch: pytest.MonkeyPatch, make_halves: Any, filled: float, gives_way: bool
+) -> None:
+    kernel, slept = FakePrograms(make_halves(*(SERVER,) * 2).rec), list[float]()
+    monkeypatch.setattr(kernel, "waiting", lambda: int(filled * kernel.ring_bytes))
+    monkeypatch.setattr(time, "sleep", slept.append)
+    turns(kernel).make(IN_FORCE)
+    assert bool(slept) == gives_way
 
 
 def test_the_canary_is_in_no_turn(make_halves: Any) -> None:

@@ -267,6 +267,10 @@ class FakePrograms:
         assert not self.closed
         return self.lost_records
 
+    def waiting(self) -> int:
+        """Return 0."""
+        return 0
+
     def wait(self, timeout_s: float) -> None:
         """Return at once."""
 

@@ -22,7 +22,7 @@ from latencyprobe_agent.loop.evidence import EvidenceSignals, NoEvidence
 from latencyprobe_agent.loop.http2 import Http2
 from latencyprobe_agent.loop.pressure import PressureReader
 from latencyprobe_agent.loop.remote_join import RemoteJoiner
-from latencyprobe_agent.loop.turn import Parts, Turns, give_way
+from latencyprobe_agent.loop.turn import Parts, Turns
 from latencyprobe_agent.measure.sampling import Sampler
 from latencyprobe_agent.measure.turn import Listener, Turn
 
@@ -121,7 +121,7 @@ class Loop(AbstractContextManager["Loop"]):
             turn, settled = self._turns.make(self.attachment.in_force, settle=settle, plan_age_s=plan_age_s, last=last)
             if counted and settled:
                 self.last = turn
-            self._hand(turn, at_leisure=settled)
+            self._hand(turn)
             if settled:
                 return
 
@@ -148,8 +148,7 @@ class Loop(AbstractContextManager["Loop"]):
         self._guard.run("evidence", self.parts.evidence.give_up)
         self.drain(counted=True, last=True)
 
-    def _hand(self, turn: Turn, *, at_leisure: bool) -> None:
+    def _hand(self, turn: Turn) -> None:
         for listener in self.listeners:
-            if at_leisure:
-                give_way()
+            self._turns.give_way()
             self._guard.run(listener.name, partial(listener.take, turn))

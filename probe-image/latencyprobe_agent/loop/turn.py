@@ -34,12 +34,6 @@ _PAUSE_S = 100e-6
 _LIMITED_NS = 60_000_000_000  # the status says for as long that the node had too few spans for somebody
 
 
-def give_way() -> None:
-    """Let whoever waits for this processor have it before the next part of a turn: a turn takes some milliseconds, and
-    the kernel may let who was woken meanwhile wait for most of a slice (docs/design/cost.md, C9)."""
-    time.sleep(_PAUSE_S)
-
-
 @dataclass(frozen=True)
 class Parts:
     """What a turn is made of. `sampler`, `joiner`: None where nobody makes spans, or there is no directory; `canary`:
@@ -90,14 +84,20 @@ class Turns:
             self._records += len(batch)
             self._unmeasured += len(batch) if measured is None else 0
             turn = measured or turn
+        self.give_way()
         if settled:
-            give_way()
             turn = self._settled(turn)
         turn = self._guard.run("calls", lambda: self._with_calls(turn, settled=settled, last=last)) or turn
         if plan_age_s is not None and settled:
-            give_way()
+            self.give_way()
             turn = self._counted(turn, plan_age_s, last=last)
         return turn, settled
+
+    def give_way(self) -> None:
+        """Let whoever waits for this processor have it before the next part of a turn, unless the ring fills up: a turn
+        takes some milliseconds, and the kernel may let who was woken wait for most of a slice (cost.md, C9)."""
+        if self._parts.programs.waiting() <= self._parts.programs.ring_bytes // 2:
+            time.sleep(_PAUSE_S)
 
     def discard(self) -> None:
         """Drop what is in the ring: no plan is in force."""
@@ -111,12 +111,16 @@ class Turns:
         some, sampled = halves(batch), turn.sampled
         self._sleeps.watch()  # after these have ended
         flag_suspended(some, self._sleeps.known)
+        self.give_way()
         if parts.sampler:
             some, sampled = parts.sampler.decide(some, sets, pair_key, now.boot_ns)
+        self.give_way()
         pairs = self._join.join(some)
+        self.give_way()
         if parts.sampler and len(others := other_halves(pairs)):
             theirs = parts.sampler.decide_other_halves(others, sets, pair_key, now.boot_ns)
             sampled = Sampled.concatenate([sampled, theirs])
+        self.give_way()
         parts.evidence.keep(some)
         if parts.joiner:
             parts.joiner.consider(some, pairs, turn.in_force, now.boot_ns)
@@ -169,8 +173,10 @@ class Turns:
         counts = self._guard.run("counts", lambda: self._counts(turn, last=last))
         if counts is None:
             return turn
+        self.give_way()
         owners = counts.living.keys["owner"].tolist()
         pressure = self._guard.run("pressure", lambda: parts.pressure.read(owners, resources))
+        self.give_way()
         stats = self._guard.run("stats", lambda: self._stats(turn, counts, plan_age_s))
         gained = self._guard.run("evidence", lambda: parts.evidence.counted(resources, turn.now.boot_s))
         return turn._replace(counts=counts, stats=stats, gained=gained or (), pressure=pressure or {})
