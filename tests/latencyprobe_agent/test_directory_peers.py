@@ -139,7 +139,7 @@ def test_who_does_not_mind_has_an_answer_for_some_time_longer_but_never_what_is_
     peers._take((ONE, OTHER), directory.identities((ONE, OTHER)), 100.0)
     now_s[0] = 139.0
     assert peers.resolve([ONE], late_s=30.0)[ONE].service == "cart"
-    assert peers._unanswered == {ONE}, "it is asked for all the same"
+    assert peers._unanswered.keys() == {ONE}, "it is asked for all the same"
     peers.forget([ONE])
     assert peers.resolve([ONE, OTHER], late_s=30.0).keys() == {OTHER}
     now_s[0] = 140.0
@@ -175,6 +175,24 @@ def test_who_had_an_address_is_known_for_the_time_for_which_it_was_certain(
     assert peers.past_owners([ONE])[ONE].identity == cart, "it may have changed before the new stream began"
 
 
+def test_who_comes_where_nobody_was_is_asked_for_at_once_and_has_been_there_since_then(
+    directory: FakeDirectory, peers: Peers
+) -> None:
+    """A pod talks a second or two before its address is known, and may have ended before the next turn."""
+    directory.valid_s, directory.told, directory.owners = 3600, True, {}
+    peers.start()
+    assert resolved(peers, ONE) == Identity(ONE)
+    vacant_s = module.time.monotonic()
+    directory.owners = owned_by("cart")
+    peers.forget([ONE])
+    wait_until(lambda: len(directory.asked) == 2, "a question that nobody else has asked for")
+    wait_until(lambda: not peers._unanswered, "its answer")
+    peers.forget([ONE])
+    had = peers.past_owners([ONE])[ONE]
+    assert had.identity.service == "cart"
+    assert had.since_s < vacant_s < had.until_s
+
+
 def test_while_the_stream_says_nothing_an_answer_ends_as_early_as_that_of_an_operator_without_one(
     directory: FakeDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,7 +206,7 @@ def test_while_the_stream_says_nothing_an_answer_ends_as_early_as_that_of_an_ope
     assert peers.resolve([ONE])[ONE].service == "cart"
     silent_s[0] = 30.0
     assert peers.resolve([ONE]) == {}
-    assert peers._unanswered == {ONE}
+    assert peers._unanswered.keys() == {ONE}
     peers._take((ONE,), directory.identities((ONE,)), 140.0)
     assert peers.resolve([ONE])[ONE].service == "cart", "a post was answered"
     now_s[0] = 156.0

@@ -7,6 +7,7 @@ the plan's generation changes), so a reused address is never given to its old ow
 held is that owner's all the same, whenever it is looked at: `past_owners()`.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -56,7 +57,7 @@ class Peers:
         self._questions = Attempts("peers", "peers stay unresolved meanwhile", guard)
         self._known: dict[str, Ownership] = {}
         self._past: dict[str, Ownership] = {}  # who had them before, in the order in which it ended
-        self._unanswered: set[str] = set()
+        self._unanswered: dict[str, float] = {}  # and since when nobody has had it, inf where that is not known
         self._silent_s = silent_s
         self._question = _Question(frozenset(), set())
         self._generation = -1
@@ -81,16 +82,21 @@ class Peers:
 
     def forget(self, addresses: Iterable[str] | None) -> None:
         """Know these addresses (None: any) no more, nor by an answer that is on its way. It stays known who had these
-        until now; not so of any, as they may have changed before."""
+        until now; not so of any, as they may have changed before. Those that nobody had are asked for at once: whoever
+        has them now has had them since then."""
         with self._lock:
             if addresses is None:
                 self._known.clear()
+                self._unanswered = dict.fromkeys(self._unanswered, math.inf)
                 self._question.void.update(self._question.asked)
-            else:
-                for address in addresses:
-                    if (known := self._known.pop(address, None)) is not None:
-                        self._end(address, known)
-                self._question.void.update(self._question.asked.intersection(addresses))
+                return
+            for address in addresses:
+                if address in self._unanswered:
+                    self._unanswered[address] = math.inf
+                if (known := self._known.pop(address, None)) is not None:
+                    self._end(address, known)
+            self._question.void.update(self._question.asked.intersection(addresses))
+            self._lock.notify()
 
     def resolve(self, addresses: Iterable[str], late_s: float = 0.0) -> dict[str, Identity]:
         """Return the identities known now; the others are asked for meanwhile. Never blocks. `late_s`: also those whose
@@ -106,7 +112,7 @@ class Peers:
                 if known is not None and now < until_s + late_s:
                     found[address] = known.identity
                 if now >= until_s and len(self._unanswered) < _CAPACITY:
-                    self._unanswered.add(address)
+                    self._unanswered.setdefault(address, math.inf)
             if self._unanswered:
                 self._lock.notify()
         return found
@@ -143,19 +149,25 @@ class Peers:
             for identity in answer.identities:
                 if identity.address not in self._question.void:
                     self._know(Ownership(identity, asked_s, asked_s + answer.valid_s, asked_s + STATUS_S))
-            self._unanswered.difference_update(self._question.asked - self._question.void)
+            for address in self._question.asked - self._question.void:
+                self._unanswered.pop(address, None)
             self._question = _Question(frozenset(), set())
 
     def _know(self, now: Ownership) -> None:
         before = self._known.get(address := now.identity.address)
-        if before is not None and whose(before.identity) != whose(now.identity):
+        since_s = now.since_s
+        if address in self._unanswered:
+            since_s, self._unanswered[address] = min(since_s, self._unanswered[address]), math.inf
+        if before is not None and not nobody(before.identity) and whose(before.identity) != whose(now.identity):
             self._end(address, before)
         elif before is not None and now.since_s <= before.until_s:
-            now = now._replace(since_s=before.since_s)
-        self._known[address] = now
+            since_s = before.since_s
+        self._known[address] = now._replace(since_s=since_s)
 
     def _end(self, address: str, known: Ownership) -> None:
-        if nobody(known.identity):
+        if nobody(known.identity):  # a pod talks before its address is known, and may have ended before the next turn
+            if len(self._unanswered) < _CAPACITY:
+                self._unanswered[address] = known.since_s
             return
         self._past.pop(address, None)
         self._past[address] = known._replace(until_s=min(known.until_s, time.monotonic()), alone_s=0.0)

@@ -106,7 +106,7 @@ class WaitingRoom:
         return rows
 
     def name(self, peers: Peers, now_s: float) -> None:
-        """Name the peers of halves that have no name yet, four times a second: who has gone when they go has none."""
+        """Name the peers of halves that have no name yet, four times a second at most: who has gone may have none."""
         new = np.flatnonzero(self._rows["peer"] == NOBODY)
         if len(new) and now_s - self._named_s >= _NAME_EVERY_S:
             self._named_s = now_s
