@@ -64,7 +64,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     # Records of this node over all targets that are neither slow nor failed, 0: no limit. Above it they are sampled
     # (docs/design/measurement.md, "Record sampling"). One takes about 1 us to read and measure: 0.5 % of a core.
     records_per_second: int = 5_000
-    # How long records may wait in the ring; the kernel wakes the reader earlier when a quarter is full. 1 to 4 ms of a
+    # How long records may wait in the ring; the kernel wakes the reader earlier when a quarter is full. 2 to 4 ms of a
     # turn are the same for one record as for thousands.
     drain_interval_s: float = 0.5
     # About 8,000 spans of 1 kB: 80 s of collector outage at the default 100 spans/s.

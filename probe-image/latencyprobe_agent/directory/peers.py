@@ -155,9 +155,7 @@ class Peers:
 
     def _know(self, now: Ownership) -> None:
         before = self._known.get(address := now.identity.address)
-        since_s = now.since_s
-        if address in self._unanswered:
-            since_s, self._unanswered[address] = min(since_s, self._unanswered[address]), math.inf
+        since_s = min(now.since_s, self._unanswered.pop(address, math.inf))
         if before is not None and not nobody(before.identity) and whose(before.identity) != whose(now.identity):
             self._end(address, before)
         elif before is not None and now.since_s <= before.until_s:

@@ -283,6 +283,6 @@ class FakePrograms:
 
 
 def share_records(ring_bytes: int, namespaces: int) -> int:
-    """Return how many records of each namespace the second half of a ring holds in a window, 0 for no limit. A reader
-    comes at least once in two windows, so in parts of three, and finds that there was room for all shares."""
+    """Return how many records of each namespace the second half of a ring holds in a window, 0 for no limit. The
+    reader, woken at a quarter, comes within two windows, so in parts of three, and there was room for all shares."""
     return max(1, ring_bytes // 6 // _IN_RING // namespaces) if namespaces > 1 else 0

@@ -111,7 +111,7 @@ class Loop(AbstractContextManager["Loop"]):
             self.listeners = ()
 
     def drain(self, *, counted: bool = False, last: bool = False) -> None:
-        """Turn until the ring is empty. `counted`: the last of these turns has counts, too."""
+        """Turn until the ring is empty. `counted`: the last of these turns has counts, too; `last`: as of `make`."""
         if self.attachment.in_force is None:
             self._turns.discard()
             return
