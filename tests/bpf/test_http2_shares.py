@@ -19,14 +19,14 @@ from tests.truth.streams import Streams
 pytestmark = pytest.mark.root
 
 MOST, MOST_OPEN = 65_536, 4096  # streams of a node and of a connection, http2_connection.bpf.h
-PORTS = {"evil": free_port(), "shop": free_port()}
+PORTS = {name: free_port() for name in ("audit", "evil", "shop")}
 
 
-def measure(streams: Streams) -> dict[str, int]:
-    """Measure a server of each namespace. Returns their target sets. Both are of this process, so their pod is one."""
+def measure(streams: Streams, *namespaces: str) -> dict[str, int]:
+    """Measure a server of each namespace. Returns their target sets. All are of this process, so their pod is one."""
     cgroup = find_root() / Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
     targets = [
-        of(name, "web", pods=(TargetPod("pod", (port,)),), protocol=Protocol.HTTP2) for name, port in PORTS.items()
+        of(name, "web", pods=(TargetPod("pod", (PORTS[name],)),), protocol=Protocol.HTTP2) for name in namespaces
     ]
     session = streams.session
     session.rules = compile_rules(plan_of(*targets), {"pod": [cgroup.stat().st_ino]}, session.rules)
@@ -35,7 +35,7 @@ def measure(streams: Streams) -> dict[str, int]:
 
 
 def test_who_leaves_many_calls_open_leaves_room_for_those_of_others(streams: Streams) -> None:
-    sets = measure(streams)
+    sets = measure(streams, "evil", "shop")
     greedy = [Connection.open(PORTS["evil"]) for _ in range(MOST // MOST_OPEN + 1)]
     for one in greedy:
         one.greet()
@@ -61,3 +61,20 @@ def test_who_leaves_many_calls_open_leaves_room_for_those_of_others(streams: Str
     ask_only(again, 5)
     assert streams.open() == 5, "there is room again"
     again.close()
+
+
+def test_who_is_measured_later_does_not_inherit_the_calls_that_others_have_open(streams: Streams) -> None:
+    measure(streams, "shop")
+    greedy = [Connection.open(PORTS["shop"]) for _ in range(MOST // MOST_OPEN // 2)]
+    for one in greedy:
+        one.greet()
+        ask_only(one, MOST_OPEN)
+    open_ = streams.open()
+    sets = measure(streams, "audit", "shop")  # the first by name
+    connection = Connection.open(PORTS["audit"])
+    connection.greet()
+    ask_only(connection, 5)
+    assert streams.open() == open_ + 5
+    assert sets["audit"] not in streams.session.programs.unaccounted()
+    for one in (*greedy, connection):
+        one.close()

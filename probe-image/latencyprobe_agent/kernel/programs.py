@@ -4,7 +4,7 @@ Loading, records and losses are as for every signal (`attached.py`).
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -17,6 +17,7 @@ from latencyprobe_agent.kernel.attached import Attached, u32
 from latencyprobe_agent.kernel.clock import READING_ERROR_NS, boot_offset_ns
 from latencyprobe_agent.kernel.kept_room import KeptRoom
 from latencyprobe_agent.kernel.loader import Loaded
+from latencyprobe_agent.kernel.share_numbers import ShareNumbers
 from latencyprobe_agent.measure.canary import CANARY_GROUP, CANARY_SET
 from latencyprobe_agent.measure.counts import COUNTS, Shards
 from latencyprobe_agent.measure.matches import ANY_ADDRESS
@@ -51,7 +52,8 @@ class Programs(Attached):
         self._config = np.zeros((), CONFIG)
         self._shards = Shards()
         self._kept_room = KeptRoom(self._counts)
-        self._in_force: tuple[object, dict[str, int]] = None, {}  # rules, and the number of each namespace's share
+        self._share_numbers = ShareNumbers()
+        self._in_force: tuple[object, Mapping[str, int]] = None, {}  # rules, and the number of each namespace's share
 
     @classmethod
     def open(cls, object_path: Path, *, ring_bytes: int | None = None) -> Self:
@@ -88,7 +90,7 @@ class Programs(Attached):
         rules_in_force, shares = self._in_force
         others = rules.rules is not rules_in_force  # else only cgroups have come or gone
         if others:
-            shares = {name: n for n, name in enumerate(sorted({one.namespace for one in rules.in_force.values()}))}
+            shares = self._share_numbers.of(one.namespace for one in rules.in_force.values())
         needed = {
             "target_sets": {
                 u32(index): layouts.target_set(one, shares.get(one.namespace, 0), user_stacks=user_stacks, http2=http2)
