@@ -114,6 +114,26 @@ def test_what_is_lost_of_one_target_set_leaves_the_objectives_of_others_complete
     assert {"web": 0, "cart": 4} == {row.objective: row.coverage.lost for row in taken(slicer)}
 
 
+def test_a_target_that_is_refused_is_not_measured_and_what_it_had_lost_is_told():
+    """Its sockets have no rule any more; the number of its set stays for counts that come late."""
+    mine = replace(target("mine", pods=(TargetPod("a", (80,)),)), thresholds_ns=(5,))
+    others = replace(target("first", pods=(TargetPod("a", (80,)),)), thresholds_ns=tuple(range(10, 18)))
+    before = replace(plan_of(mine), objectives=(replace(objective("fast"), target=mine.id),))
+    after = replace(plan_of(others, mine), objectives=before.objectives)
+    in_force = compile_rules(before, {"a": [1]})
+    refused = compile_rules(after, {"a": [1]}, in_force)
+    assert mine.id in refused.refused
+    slicer = Slicer()
+    slicer.apply(before, in_force)
+    slicer.add_counts(counts_of(), {1: 0}, Now(60 * MS, UNIX_NS))
+    slicer.apply(after, refused)
+    slicer.add_counts(counts_of(), {1: 3}, Now(100 * MS, UNIX_NS + 40 * MS))
+
+    coverage = only(slicer).coverage
+
+    assert (60, 3) == (coverage.measured_ms, coverage.lost)
+
+
 @pytest.mark.parametrize("step_s", [3600, -3600, 5, -5])
 def test_a_step_of_the_wall_clock_changes_the_minute_and_neither_counts_nor_time(step_s):
     slicer = make_slicer(objective())

@@ -48,7 +48,8 @@ class Slicer:
     """
 
     def __init__(self) -> None:
-        self._tracked: dict[tuple[int, int], list[TrackedObjective]] = {}
+        self._tracked: dict[tuple[int, int], list[TrackedObjective]] = {}  # also by sets that no rule names any more
+        self._measured: dict[ObjectiveKey, TrackedObjective] = {}
         self._rows: dict[tuple[ObjectiveKey, int], SliRow] = {}
         # of the last `take()`, by join key: what explains them may still come
         self._handed_over: dict[tuple[ObjectiveKey, int], SlowExchange] = {}
@@ -65,6 +66,7 @@ class Slicer:
     def apply(self, plan: NodePlan, rules: Rules) -> None:
         """Count for the objectives of this plan and by these rules from now on."""
         self._tracked = tracked(plan, rules.sets)
+        self._measured = _by_key(tracked(plan, rules.in_force))
         self._pair_key = plan.pair_key
 
     def add_counts(self, counts: Counts, unaccounted: Mapping[int, int], now: Now) -> None:
@@ -79,11 +81,12 @@ class Slicer:
         measured = _measured_ms(now.unix_ns - (now.boot_ns - self._since_ns), now.unix_ns)
         self._since_ns = now.boot_ns
         minute = _minute(now.unix_ns)
-        every = {objective.key: objective for some in self._tracked.values() for objective in some}
-        for objective in every.values():
+        for objective in self._measured.values():
             for in_minute, ms in measured.items():
-                coverage = Coverage(measured_ms=ms, lost=lost[objective.key] if in_minute == minute else 0)
-                self._add(replace(rows.empty(objective, in_minute), coverage=coverage))
+                self._add(replace(rows.empty(objective, in_minute), coverage=Coverage(measured_ms=ms)))
+        for objective in _by_key(self._tracked).values():
+            if missed := lost[objective.key]:
+                self._add(replace(rows.empty(objective, minute), coverage=Coverage(lost=missed)))
         for set_and_role, more in gained.items():
             if more.any():
                 for objective in self._tracked.get(set_and_role, ()):
@@ -215,6 +218,10 @@ class Slicer:
     def _add(self, row: SliRow) -> None:
         at = key_of(row), row.minute
         self._rows[at] = sli.merged(self._rows[at], row) if at in self._rows else row
+
+
+def _by_key(found: Mapping[tuple[int, int], Sequence[TrackedObjective]]) -> dict[ObjectiveKey, TrackedObjective]:
+    return {objective.key: objective for some in found.values() for objective in some}
 
 
 def _by_join_key(
