@@ -1,5 +1,7 @@
 """sli/listener.py: turns become rows, of the time in which there was a plan."""
 
+from collections.abc import Iterable
+
 import numpy as np
 from msgspec.structs import replace
 
@@ -13,7 +15,7 @@ from latencyprobe_agent.measure.rules import compile_rules
 from latencyprobe_agent.measure.turn import InForce, Turn, empty
 from latencyprobe_agent.sli.listener import SliRows
 from latencyprobe_agent.vocabulary.now import Now
-from latencyprobe_agent.vocabulary.records import COUNTS_KEY, Role
+from latencyprobe_agent.vocabulary.records import COUNTS_KEY, Outcome, Role
 from tests.latencyprobe_agent.slicer import NO_LOSS, UNIX_NS, objective
 from tests.support.exchanges import exchanges
 from tests.support.plans import plan_of, target
@@ -61,6 +63,21 @@ def test_where_nobody_can_name_an_address_there_are_no_figures_by_peer() -> None
     rows.close()
     assert delivered
     assert not any(row.by_peer for row in delivered)
+
+
+def test_bad_events_name_a_peer_while_it_is_asked_for_again() -> None:
+    """Its answer held for seconds, and rows are handed over every five."""
+    web, delivered = Identity("10.0.0.2", "shop", "web-1", workload="web"), list[SliRow]()
+    late = halves(exchanges(4, Role.SERVER, outcome=Outcome.TIMED_OUT))
+
+    class Late(FakePeers):
+        def resolve(self, addresses: Iterable[str], late_s: float = 0.0) -> dict[str, Identity]:
+            return super().resolve(addresses) if late_s >= 15.0 else {}
+
+    rows = SliRows(delivered.extend, 5.0, Late(web))
+    rows.take(counted(600)._replace(halves=late))
+    rows.close()
+    assert [row.peers for row in delivered if row.peers] == [{"shop/web": 4}]
 
 
 def test_an_address_that_changed_hands_is_not_taken_for_who_had_it() -> None:

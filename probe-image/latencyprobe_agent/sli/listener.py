@@ -28,7 +28,7 @@ class SliRows:
         self._peers = peers
         self._slicer = Slicer()
         # on a host nobody asks for them: `top` there has its own
-        self._by_peer = ByPeer(partial(self._known_name, peers, late_s=_LATE_S)) if peers else None
+        self._by_peer = ByPeer(partial(self._known_name, peers)) if peers else None
         self._in_force: InForce | None = None
 
     def take(self, turn: Turn) -> None:
@@ -72,8 +72,8 @@ class SliRows:
         return (self._known_name(self._peers, packed) if self._peers else None) or address(packed)
 
     @staticmethod
-    def _known_name(peers: Peers, packed: bytes, late_s: float = 0.0) -> str | None:
-        """Return a peer's name; `None` while it is being asked for. `late_s`: as of Peers."""
+    def _known_name(peers: Peers, packed: bytes) -> str | None:
+        """Return a peer's name; `None` while it is being asked for."""
         peer = address(packed)
-        known = peers.resolve([peer], late_s).get(peer)
+        known = peers.resolve([peer], _LATE_S).get(peer)
         return name(known, peer) if known else None
