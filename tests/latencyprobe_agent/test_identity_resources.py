@@ -140,8 +140,9 @@ def test_no_two_owners_have_one_resource_whatever_containers_nest(tmp_path: Path
     plan = NodePlan("n1", 1, "", (), (), pods=pods)
     before = PodResources(plan, cgroups)
     after = PodResources(plan, {i: one for i, one in cgroups.items() if i in owners}, before)
+    left = PodResources(NodePlan("n1", 2, "", (), ()), cgroups, before)  # relabelled, for example; they run on
     every = np.array(sorted(cgroups), np.uint64)
-    for resources in (before, after):
+    for resources in (before, after, left):
         whose = resources.whose(every).tolist()
         of = {owner: resources.attributes(owner) for owner in whose}
         told = [tuple(sorted(attributes.items())) for owner, attributes in of.items() if "k8s.pod.uid" in attributes]

@@ -138,16 +138,16 @@ class PodResources:
         return ids
 
     def _nested_below(self, before: Mapping[int, int]) -> dict[int, int]:
-        """Return the outermost cgroup of each container by those below it; of those `before` that are gone the latest
-        4,096."""
+        """Return the outermost cgroup of each container by those below it; of those `before` that are gone, or
+        whose pod has left the plan, the latest 4,096."""
         outermost: dict[tuple[str, str], int] = {}
         found = {
             cgroup_id: first
             for cgroup_id, cgroup in self._cgroups.items()
             if self._pod(cgroup) and (first := outermost.setdefault(cgroup[:2], cgroup_id)) != cgroup_id
         }
-        gone = [one for one in before.items() if one[0] not in self._cgroups]
-        return {**dict(gone[-_ENDED:]), **found}
+        left = [one for one in before.items() if one[0] not in found]
+        return {**dict(left[-_ENDED:]), **found}
 
     def _pod(self, cgroup: Cgroup) -> Pod | None:
         # A static pod's folder bears another uid than its mirror in the API: the container id finds it.
