@@ -1,5 +1,7 @@
 """The signals of evidence as the plan switches it."""
 
+import errno
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -145,6 +147,21 @@ def test_what_memory_was_missing_for_is_tried_again_each_minute_and_what_the_ker
     assert [RETRANSMITS] == tried[3:]
     assert ["handshakes"] == list(signals.refused)
     assert 3 == len(caplog.records), "each is said once, and that it came"
+
+
+def test_a_signal_for_which_nothing_could_be_opened_is_told_and_tried_again() -> None:
+    failures = [OSError(errno.EMFILE, "Too many open files")]
+
+    def load(signal: EvidenceSignal) -> FakePrograms:
+        if failures:
+            raise failures.pop()
+        return attach(signal)
+
+    signals = EvidenceSignals(load, FakeBackground())
+    signals.follow(rules(EvidenceFlags.RETRANSMITS), 100.0)
+    assert {"retransmits": "[Errno 24] Too many open files"} == signals.refused
+    signals.follow(rules(EvidenceFlags.RETRANSMITS), 161.0)
+    assert {} == signals.refused
 
 
 def test_a_signal_that_raises_takes_no_other_along_and_what_it_had_drained_is_told():

@@ -3,7 +3,7 @@
 Signals are loaded beside the loop once measuring has begun, and detached when no target asks for them any more. Where
 none is in force they stay: an agent that has nothing to measure ends soon, or waits for the next pod, whose first
 connections want explaining too. A signal that this kernel refuses is logged once, and measuring continues without it;
-where memory was missing it is tried again.
+where memory was missing, or nothing could be opened, it is tried again.
 """
 
 import logging
@@ -224,10 +224,11 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
             return
         try:
             self._start(signal, self._loading.take(name))
-        except Unsupported as error:
+        except (Unsupported, OSError) as error:
             if name not in self._refused:
                 _log.warning("no %s: %s; measuring continues without them", name, error)
-            again_s = now_s + _RETRY_S if error.reason == OUT_OF_MEMORY else math.inf
+            passes = isinstance(error, OSError) or error.reason == OUT_OF_MEMORY
+            again_s = now_s + _RETRY_S if passes else math.inf
             self._refused[name] = _Refusal(" ".join(str(error).split())[:_WHY], again_s)
         else:
             self._refused.pop(name, None)
