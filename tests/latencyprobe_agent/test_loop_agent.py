@@ -15,6 +15,7 @@ from latencyprobe_agent.kernel.programs import FakePrograms, Programs
 from latencyprobe_agent.loop import loop as loop_
 from latencyprobe_agent.loop.agent import Agent, Audience, load_programs
 from latencyprobe_agent.loop.control import FakeControl
+from latencyprobe_agent.measure.turn import Turn
 from tests.support.waiting import wait_until
 
 POLICY = SpanPolicy(1, 1.0, 100)
@@ -121,6 +122,35 @@ def test_a_suspended_plan_takes_everything_out_of_the_kernel_until_another_comes
     thread.join(DEADLINE_S)
     assert not thread.is_alive()
     assert [one.closed for one in loaded] == [True, True]
+
+
+def test_suspending_that_is_taken_back_while_listeners_are_closed_ends_no_agent(tmp_path: Path) -> None:
+    operator, loaded = FakeControl(PLAN, patient=True), []
+    taken_back = msgspec.structs.replace(PLAN, generation=6)
+
+    class Waits:
+        name = "spans"
+
+        def take(self, turn: Turn) -> None:
+            pass
+
+        def close(self) -> None:  # for a collector, for example
+            operator.current = taken_back
+
+    def load(_: Config) -> FakePrograms:
+        loaded.append(Loading())
+        return loaded[-1]
+
+    audience = Audience(lambda start: nullcontext((Waits(),)))
+    agent = Agent(Config(bpf_dir=tmp_path, instance="i", tick_s=0.01), operator, audience, load)  # type: ignore[arg-type]
+    thread = threading.Thread(target=agent.run)
+    thread.start()
+    wait_until(lambda: agent.health.measuring and loaded[0].applied, "it measures")
+    operator.current = msgspec.structs.replace(PLAN, suspend=True, targets=(), generation=5)
+    wait_until(lambda: len(loaded) == 2 and loaded[1].applied, "it measures again")
+    assert thread.is_alive()
+    agent.stop()
+    thread.join(DEADLINE_S)
 
 
 def test_in_safe_mode_it_counts_alone_says_so_and_ends_when_that_has_passed(

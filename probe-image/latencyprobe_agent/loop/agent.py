@@ -110,8 +110,12 @@ class Agent:
         if safe_mode := self._safe_mode():
             _log.error("safe mode: counts alone, without spans, metrics and evidence, because %s", safe_mode)
 
+        suspended = False  # also if that has passed when the listeners are closed
+
         def running() -> bool:
-            return time.monotonic() < until_s and not self._stopped and not self._suspended()
+            nonlocal suspended
+            suspended = suspended or self._suspended()
+            return time.monotonic() < until_s and not self._stopped and not suspended
 
         seen = status.Seen()
 
@@ -123,7 +127,7 @@ class Agent:
 
         with self._audience.open(loop.parts.clock.now()) as listeners:
             loop.turn(listeners, self._config, running, each_tick)
-        if not self._suspended():
+        if not suspended:
             self.stop()
 
     def _report(self, loop: Loop, seen: status.Seen, safe_mode: str) -> None:
