@@ -100,6 +100,20 @@ def test_a_kernel_that_refuses_is_asked_once_while_they_are_asked_for() -> None:
     assert len(asked) == 2
 
 
+def test_what_nobody_wants_any_more_while_it_is_loaded_is_closed_when_it_is_there(made: list[Any]) -> None:
+    """Nobody waits for it: the rings are to be drained meanwhile."""
+    background = FakeBackground(waits=True)
+    http2 = Http2(lambda: made.append(FakeHttp2Programs()) or made[-1], background)  # type: ignore[func-returns-value]
+    assert not http2.ready(rules(Protocol.HTTP2), wait=False)
+    (begun,) = background.begun
+    assert begun.set_running_or_notify_cancel()
+    assert http2.ready(rules(Protocol.TURNS), wait=False)
+    http2.detach(rules(Protocol.TURNS))
+    begun.set_result(late := FakeHttp2Programs())
+    assert late.closed
+    assert not http2.attached
+
+
 def test_what_is_loaded_is_waited_for_only_where_nothing_is_in_force_yet(made: list[Any]) -> None:
     background = FakeBackground(waits=True)
     http2 = Http2(lambda: made.append(FakeHttp2Programs()) or made[-1], background)  # type: ignore[func-returns-value]

@@ -53,10 +53,10 @@ class Loading(Generic[_C]):
         return self._begun.pop(name).result()
 
     def discard(self, name: str) -> None:
-        """Close what nobody wants any more. Waits for it if it has begun."""
+        """Close what nobody wants any more, as soon as it is loaded: the end of the executor waits for that."""
         begun = self._begun.pop(name)
-        if not begun.cancel() and begun.exception() is None:
-            begun.result().close()
+        if not begun.cancel():
+            begun.add_done_callback(_close)
 
     def close(self) -> None:
         """Discard all."""
@@ -64,16 +64,23 @@ class Loading(Generic[_C]):
             self.discard(name)
 
 
+def _close(loaded: Future[_C]) -> None:
+    if loaded.exception() is None:
+        loaded.result().close()
+
+
 class FakeBackground(Executor):
-    """For tests: does each task at once, or when `go()` says so."""
+    """For tests: does each task at once, or when `go()` says so. `begun`: what became of each."""
 
     def __init__(self, *, waits: bool = False) -> None:
         self._waits = waits
         self._tasks: list[Callable[[], None]] = []
+        self.begun: list[Future[Any]] = []
 
     def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
         """Return its outcome, which is there already unless it waits."""
         future: Future[_T] = Future()
+        self.begun.append(future)
 
         def task() -> None:
             if future.set_running_or_notify_cancel():
