@@ -83,14 +83,15 @@ int BPF_PROG(state__tp_btf, struct sock *sk, int oldstate, int newstate)
 	return on_state(sk, newstate);
 }
 
-/* The last thread of a process to end ends it: of several at once each may think so. */
+/*
+ * The last thread of a process to end ends it. Of several at once each may think so and be here before the others, so what
+ * is kept of a thread goes whether its process is watched or not.
+ */
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(exit__tp_btf, struct task_struct *task)
 {
-	if (!maybe_watched(task))
-		return 0;
 	forget_thread(task);
-	if (!task->signal->live.counter)
+	if (maybe_watched(task) && !task->signal->live.counter)
 		unwatch(task->tgid);
 	return 0;
 }
@@ -104,6 +105,14 @@ int BPF_PROG(exec__tp_btf, struct task_struct *task)
 	forget_thread(task);
 	unwatch(task->tgid);
 	return 0;
+}
+
+SEC("iter/bpf_sk_storage_map")
+int flush(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	struct sock *sk = ctx->sk;
+
+	return sk ? on_flush(sk) : 0;
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -70,6 +70,16 @@ def test_nothing_is_left_of_threads_and_processes_that_have_gone(waits, port):
     assert waits.lost().keys() <= {"recursion"}, "Linux 7 skips a program where it has preempted it (limits.md)"
 
 
+def test_nothing_is_left_of_threads_that_end_at_once(waits, port):
+    """The last of them to end may be the first of which the kernel tells."""
+    for _ in range(20):
+        with waiting_server(port) as server:
+            for connection in [server.connect() for _ in range(16)]:
+                connection.ask("nothing")
+            assert 16 == watched(waits)[1]
+        wait_until(lambda: watched(waits) == ([], 0), "nobody is watched", seen=lambda: watched(waits))
+
+
 def test_a_process_that_runs_another_program_is_watched_no_more(waits, port):
     with waiting_server(port) as server:
         first, second = server.connect(), server.connect()
