@@ -220,4 +220,15 @@ static __always_inline int on_state(struct sock *sk, int newstate)
 	return 0;
 }
 
+/* Once a second: of a connection that the plan has let go, or whose calls are streams by now, nobody tells an answer. */
+static __always_inline int on_flush(struct sock *sk)
+{
+	const struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
+	struct request *r = bpf_sk_storage_get(&requests, sk, 0, 0);
+
+	if (r && r->reader && (!c || !c->target_set || c->told_by >= SEEKING_STREAMS))
+		end_request(r, NULL);
+	return 0;
+}
+
 #endif

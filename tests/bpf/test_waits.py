@@ -7,6 +7,7 @@ import pytest
 from latencyprobe.plan import WaitPolicy
 from latencyprobe_agent.signals.waits import call, reason
 from latencyprobe_agent.vocabulary.records import Served, Waiter, WaitFlags, WaitKind, WaitNr
+from tests.support.waiting import wait_until
 from tests.truth.waiting_client import BOTH, MS, SLOW, blocked_ms, mostly_ms, split_of, wait_of, waiting_server
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("needs_storage")]
@@ -171,6 +172,23 @@ def test_a_plan_that_changes_while_a_request_is_served_takes_no_wait_from_it(ses
     assert "futex" == call(wait_of(waits, told)["call_nr"][0])
     (other,) = waits.until(len, "the other thread's", kind=WaitKind.ONE, waiter=Waiter.PROCESS).rec
     assert "fsync" == call(other["call_nr"][0])
+
+
+def test_a_request_whose_target_is_dropped_before_its_answer_leaves_its_thread_free(session, waits, port, asked):
+    """Its connection stays, as those of pools do, and others are measured. Each wait of the thread would be its own."""
+    (programs,) = waits.programs
+    asked.say("sleep 0.2")
+    wait_until(lambda: list(programs.map("readers").keys()), "its thread has read it")
+    session.measure(port + 1, evidence=BOTH, waits=SLOW)
+    told = asked.hear()
+    session.programs.flush()
+    waits.flush()
+    for _ in range(3):
+        asked.ask("sleep 0.03")  # in which it serves nobody who is measured
+    session.measure(port, evidence=BOTH, waits=SLOW)
+    split_of(waits, asked.ask("sleep 0.05"))
+    ended_ns = waits.records(kind=WaitKind.ONE, owner_tid=told.tid)["flow"]["boot_ns"]
+    assert len(ended_ns) <= 2, "that of the first request, if it was told before, and that of the last"
 
 
 def test_flags_are_few(waits, asked):

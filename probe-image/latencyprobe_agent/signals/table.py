@@ -91,6 +91,7 @@ WAITS = EvidenceSignal(
     ring="waits",
     record=WAIT,
     optional=("waking",),
+    iterated="requests",
     behind=("read", "send_start"),
     entries={"call_kinds": waits.call_kinds()},
     switch="waits",
