@@ -38,9 +38,10 @@ class Namespaces(NamedTuple):
 
 
 class Config(msgspec.Struct, frozen=True):
-    """Where the operator is and what it serves. `agent_tolerations`: of the agents' DaemonSet; `shared_store`: what
-    judges objectives, if not the operator's own counts; `rule_labels`: of PrometheusRules, if it shall write any;
-    `open_reports`: whether it writes Reports of openreports.io."""
+    """Where the operator is and what it serves. `listen_host`: empty for all addresses, of IPv4 and IPv6;
+    `agent_tolerations`: of the agents' DaemonSet; `shared_store`: what judges objectives, if not the operator's own
+    counts; `rule_labels`: of PrometheusRules, if it shall write any; `open_reports`: whether it writes Reports of
+    openreports.io."""
 
     namespace: str
     agent_namespace: str
@@ -61,9 +62,10 @@ class Config(msgspec.Struct, frozen=True):
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
         """Read `LATENCYPROBE_*`. Raises LatencyProbeError naming the variable."""
-        host, _, port = environment.get("LATENCYPROBE_LISTEN", "0.0.0.0:8443").rpartition(":")
-        if not port.isdecimal() or not host:
-            raise LatencyProbeError(f"LATENCYPROBE_LISTEN: {host}:{port} is not an address: write 0.0.0.0:8443")
+        listen = environment.get("LATENCYPROBE_LISTEN", ":8443")
+        host, colon, port = listen.rpartition(":")
+        if not colon or not port.isdecimal():
+            raise LatencyProbeError(f"LATENCYPROBE_LISTEN: {listen} is not an address: write :8443")
         namespace, agent_namespace = Namespaces.from_environment(environment)
         return cls(
             namespace=namespace,

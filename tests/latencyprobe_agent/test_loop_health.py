@@ -38,6 +38,21 @@ def test_it_is_ready_only_while_it_measures(served: tuple[Health, str]) -> None:
     assert answer(f"{url}/readyz") == (200, b"ok\n")
 
 
+def test_it_answers_over_ipv4_and_over_ipv6(served: tuple[Health, str]) -> None:
+    """A kubelet asks at the pod's first address, which is of IPv6 in some clusters."""
+    port = served[1].rpartition(":")[2]
+    for host in ("127.0.0.1", "[::1]"):
+        assert answer(f"http://{host}:{port}/healthz") == (200, b"ok\n"), host
+
+
+def test_a_node_without_ipv6_is_answered_over_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
+    with Health().serve(0) as server:
+        assert server.socket.family == socket.AF_INET
+        assert answer(f"http://127.0.0.1:{server.server_address[1]}/healthz") == (200, b"ok\n")
+        server.shutdown()
+
+
 def test_a_loop_that_stands_still_is_not_healthy(served: tuple[Health, str], monkeypatch: pytest.MonkeyPatch) -> None:
     state, url = served
     state.measuring = True

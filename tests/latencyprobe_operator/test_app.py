@@ -4,6 +4,7 @@ import asyncio
 import signal
 import ssl
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from latencyprobe.sli import SliRow
 from latencyprobe.slo.objective import objectives
 from latencyprobe.store import SqliteStore
 from tests.latencyprobe_operator.operator_process import ApiServer, operator, plan, ready, trusting
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.slow  # a process of its own each
 
@@ -104,6 +106,20 @@ def test_sigterm_ends_the_operator_at_once_though_agents_hold_their_plan_streams
                     assert await process.wait() == 0
                 assert await stream.content.read() == b"", "the stream was ended, not torn"
             assert api.lease["spec"]["holderIdentity"] == "", "the next operator need not wait"
+
+    asyncio.run(scene())
+
+
+def test_the_operator_answers_over_ipv4_and_over_ipv6(make: Any, tmp_path: Path, tls_dir: Path) -> None:
+    """A kubelet asks at the pod's first address, which is of IPv6 in some clusters."""
+
+    async def scene() -> None:
+        port = free_port()
+        everywhere = ("env", f"LATENCYPROBE_LISTEN=:{port}")
+        anybody = aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False))
+        async with operator(tmp_path, tls_dir, ApiServer(), *everywhere), anybody as session:
+            for host in ("127.0.0.1", "[::1]"):
+                await make.until(partial(ready, session, f"https://{host}:{port}"), f"it is ready at {host}", 60)
 
     asyncio.run(scene())
 

@@ -28,7 +28,8 @@ def test_chart_variables_are_read() -> None:
 
 def test_defaults_need_only_the_namespace() -> None:
     config = Config.from_environment({"LATENCYPROBE_NAMESPACE": "ops"})
-    assert (config.agent_namespace, config.listen_port, config.store_ephemeral) == ("ops-agents", 8443, False)
+    assert (config.agent_namespace, config.store_ephemeral) == ("ops-agents", False)
+    assert (config.listen_host, config.listen_port) == ("", 8443), "of IPv4 and IPv6"
 
 
 def test_tolerations_of_the_agents_are_as_the_chart_has_them() -> None:
@@ -65,6 +66,7 @@ def test_two_processes_have_different_identities() -> None:
     [
         ({}, "LATENCYPROBE_NAMESPACE"),
         ({"LATENCYPROBE_NAMESPACE": "o", "LATENCYPROBE_LISTEN": "x"}, "LATENCYPROBE_LISTEN"),
+        ({"LATENCYPROBE_NAMESPACE": "o", "LATENCYPROBE_LISTEN": "8443"}, "LATENCYPROBE_LISTEN: 8443 is"),
         ({"LATENCYPROBE_NAMESPACE": "o", "LATENCYPROBE_AGENT_TOLERATIONS": "{}"}, "LATENCYPROBE_AGENT_TOLERATIONS"),
         ({"LATENCYPROBE_NAMESPACE": "o", "LATENCYPROBE_RULE_LABELS": "release=a"}, "LATENCYPROBE_RULE_LABELS"),
         ({"LATENCYPROBE_NAMESPACE": "o", "LATENCYPROBE_SLO_STORE": "mimir"}, "LATENCYPROBE_SLO_STORE"),

@@ -35,8 +35,8 @@ class Health:
         return time.monotonic() - self._turned < _STALLED_S
 
     def serve(self, port: int) -> "ThreadingHTTPServer":
-        """Answer on all addresses of `port` until `shutdown()`. Of too many connections the oldest are cut: Kubernetes
-        asks as soon as it has connected, who only holds connections does not."""
+        """Answer on all addresses of `port`, of IPv4 and IPv6, until `shutdown()`. Of too many connections the oldest
+        are cut: Kubernetes asks as soon as it has connected, who only holds connections does not."""
         from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer  # noqa: PLC0415 - `run` serves nobody
 
         health = self
@@ -58,10 +58,16 @@ class Health:
         class Server(ThreadingHTTPServer):
             daemon_threads = True
             request_queue_size = 128
+            address_family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
 
             def __init__(self) -> None:
                 self.connections: dict[socket.socket, None] = {}  # oldest first
                 super().__init__(("", port), Handler)
+
+            def server_bind(self) -> None:
+                if self.address_family == socket.AF_INET6:
+                    self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)  # else a sysctl decides
+                super().server_bind()
 
             def process_request(self, request: Any, client_address: Any) -> None:
                 self.connections[request] = None
