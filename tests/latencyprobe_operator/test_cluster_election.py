@@ -98,6 +98,24 @@ def test_free_lease_is_taken_and_renewed(make: Any, fake: FakeLease) -> None:
     play(make, fake, scene)
 
 
+def test_lease_that_is_not_there_and_may_not_be_made_is_told_with_what_to_do(
+    make: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def forbid(_: web.Request) -> web.Response:
+        return web.json_response({"message": 'cannot create resource "leases"'}, status=403)
+
+    fake = FakeLease(exists=False)
+    fake.post = forbid  # type: ignore[method-assign] # as the chart's rights have it
+
+    async def scene(api: Api, claim: Claim, _: Clock) -> None:
+        await claim.attempt(api)
+        assert claim.term == 0
+        assert 'cannot create resource "leases"; it is not there, and the chart makes it: apply' in caplog.text
+        assert "resource.exclusions" in caplog.text
+
+    play(make, fake, scene)
+
+
 def test_live_holder_keeps_others_waiting_until_its_lease_runs_out_by_our_clock(make: Any) -> None:
     fake = FakeLease(
         {"holderIdentity": "other", "leaseDurationSeconds": 15, "renewTime": "2000-01-01T00:00:00.000000Z"}

@@ -29,6 +29,10 @@ RETRY_S = 2.0
 LOOK_S = 1.0  # whoever waits: with one attempt that gets no answer the next one still writes within 20 s
 _POLL_S = 0.2
 _RELEASE_TRIES = 3
+_NOT_THERE = (
+    "it is not there, and the chart makes it: apply the chart again; Argo CD leaves Leases out unless you take them"
+    " out of its resource.exclusions (docs/cluster.md)"
+)
 
 
 def boot_s() -> float:
@@ -129,7 +133,12 @@ class Claim:
     async def _create(self, api: Api) -> None:
         spec = self._spec({}, self.identity, DURATION_S)
         body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": NAME}, "spec": spec}
-        await api.call("POST", self._path, body=body, timeout_s=RETRY_S)
+        try:
+            await api.call("POST", self._path, body=body, timeout_s=RETRY_S)
+        except ApiError as error:
+            if error.status != 403:
+                raise
+            raise ClusterError(f"{error}; {_NOT_THERE}") from error
         self._wrote(spec)
 
     async def _write(self, api: Api, lease: dict[str, Any], *, holder: str, duration_s: int) -> None:
