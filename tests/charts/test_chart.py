@@ -111,6 +111,8 @@ def test_names_of_a_long_release_name_stay_valid(render: Render) -> None:
         ({"persistence": {"enabled": "no"}}, "/persistence/enabled"),
         ({"persistence": {"size": "many"}}, "/persistence/size"),
         ({"agent": {"image": {"repository": "A B"}}}, "/agent/image/repository"),
+        ({"agent": {"image": {"registry": "https://ghcr.io/me"}}}, "/agent/image/registry"),
+        ({"agent": {"image": {"registry": "ghcr.io/me/"}}}, "/agent/image/registry"),
         ({"agent": {"image": {"digest": "sha256:12"}}}, "/agent/image/digest"),
         ({"agent": {"image": {"pullPolicy": "Sometimes"}}}, "/agent/image/pullPolicy"),
         ({"agent": {"maxUnavailable": "0%"}}, "/agent/maxUnavailable"),
@@ -142,10 +144,12 @@ def test_bad_value_is_refused_with_its_path(refused: Callable[..., str], values:
         ({}, "latencyprobe/agent:0.1.0"),
         ({"tag": "7"}, "latencyprobe/agent:7"),
         ({"registry": "local:5000", "tag": "7"}, "local:5000/latencyprobe/agent:7"),
+        ({"registry": "ghcr.io/me", "tag": "7"}, "ghcr.io/me/latencyprobe/agent:7"),
+        ({"registry": "docker.pkg.dev/p-1/r_2", "tag": "7"}, "docker.pkg.dev/p-1/r_2/latencyprobe/agent:7"),
         ({"tag": "7", "digest": "sha256:" + "0" * 64}, "latencyprobe/agent@sha256:" + "0" * 64),
     ],
 )
-def test_digest_wins_over_tag_over_app_version(render: Render, image: dict[str, str], reference: str) -> None:
+def test_registry_may_have_a_path_and_digest_wins_over_tag_over_app_version(render: Render, image: dict[str, str], reference: str) -> None:
     agent = render(agent={"image": image}).one("DaemonSet")["spec"]["template"]["spec"]["containers"][0]
 
     assert agent["image"] == reference
