@@ -193,7 +193,7 @@ def test_network_policy_lets_out_only_names_directory_and_otlp(render: Render, e
 
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     assert "ingress" not in policy
-    assert [{p["port"] for p in rule["ports"]} for rule in policy["egress"]] == [{53}, {8443}, {port}]
+    assert [{p["port"] for p in rule["ports"]} for rule in policy["egress"]] == [{53, 5353}, {8443}, {port}]
 
 
 def test_what_is_sent_elsewhere_and_pods_behind_other_ports_are_let_out_too(render: Render) -> None:

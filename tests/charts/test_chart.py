@@ -149,7 +149,9 @@ def test_bad_value_is_refused_with_its_path(refused: Callable[..., str], values:
         ({"tag": "7", "digest": "sha256:" + "0" * 64}, "latencyprobe/agent@sha256:" + "0" * 64),
     ],
 )
-def test_registry_may_have_a_path_and_digest_wins_over_tag_over_app_version(render: Render, image: dict[str, str], reference: str) -> None:
+def test_registry_may_have_a_path_and_digest_wins_over_tag(
+    render: Render, image: dict[str, str], reference: str
+) -> None:
     agent = render(agent={"image": image}).one("DaemonSet")["spec"]["template"]["spec"]["containers"][0]
 
     assert agent["image"] == reference

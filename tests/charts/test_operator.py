@@ -184,7 +184,15 @@ def test_network_policy_lets_in_only_agents(render: Render) -> None:
     policy = render(networkPolicy={"metricsFrom": [scraper], "egress": True}).one("NetworkPolicy", "operator")["spec"]
     assert policy["ingress"] == [{"from": [agents, scraper], "ports": [{"port": 8443}]}]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
-    assert [{p["port"] for p in rule["ports"]} for rule in policy["egress"]] == [{53}, {443, 6443}]
+    assert [{p["port"] for p in rule["ports"]} for rule in policy["egress"]] == [{53, 5353}, {443, 6443}]
+
+
+@pytest.mark.parametrize("component", ["operator", "agent", "cleanup"])
+def test_names_are_resolved_at_both_ports_and_by_both_protocols_of_dns(render: Render, component: str) -> None:
+    """A CNI looks at the pod's port, which is 5353 on OpenShift."""
+    policy = render(networkPolicy={"egress": True}).one("NetworkPolicy", component)["spec"]
+    dns = [{"port": port, "protocol": protocol} for port in (53, 5353) for protocol in ("UDP", "TCP")]
+    assert policy["egress"][0] == {"ports": dns}
 
 
 def test_the_shared_store_is_told_with_its_token_and_authority(manifests: Any, render: Render) -> None:
