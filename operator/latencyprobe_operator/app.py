@@ -95,7 +95,7 @@ class Operator:
         registry = Registry(
             *(changed.set, edited.set, rules_edited.set),
             room=room // 2,
-            objectives=ObjectiveRoom(lambda: most(volume_bytes(config.store))),
+            objectives=ObjectiveRoom(lambda: most(volume_bytes(config.store), config.store_limit_bytes)),
         )
         self._loops = Loops()
         self._informers = Informers(api, state, changed.set)

@@ -1,6 +1,7 @@
 """The operator's settings: environment variables, as the chart sets them."""
 
 import os
+import re
 import socket
 import uuid
 from collections.abc import Mapping
@@ -39,8 +40,9 @@ class Namespaces(NamedTuple):
 
 class Config(msgspec.Struct, frozen=True):
     """Where the operator is and what it serves. `listen_host`: empty for all addresses, of IPv4 and IPv6;
-    `agent_tolerations`: of the agents' DaemonSet; `shared_store`: what judges objectives, if not the operator's own
-    counts; `rule_labels`: of PrometheusRules, if it shall write any; `open_reports`: whether it writes Reports of
+    `agent_tolerations`: of the agents' DaemonSet; `store_limit_bytes`: at which the store costs the pod its place, None
+    where that is its volume's to say; `shared_store`: what judges objectives, if not the operator's own counts;
+    `rule_labels`: of PrometheusRules, if it shall write any; `open_reports`: whether it writes Reports of
     openreports.io."""
 
     namespace: str
@@ -55,6 +57,7 @@ class Config(msgspec.Struct, frozen=True):
     identity: str
     suspend: bool
     agent_tolerations: tuple[Toleration, ...]
+    store_limit_bytes: int | None = None
     shared_store: Settings | None = None
     rule_labels: dict[str, str] | None = None
     open_reports: bool = False
@@ -79,6 +82,7 @@ class Config(msgspec.Struct, frozen=True):
             listen_port=int(port),
             suspend=environment.get("LATENCYPROBE_SUSPEND", "false").lower() == "true",
             agent_tolerations=_tolerations(environment.get("LATENCYPROBE_AGENT_TOLERATIONS", _ALL)),
+            store_limit_bytes=_bytes("LATENCYPROBE_STORE_LIMIT", environment),
             shared_store=_shared_store(environment),
             open_reports=environment.get("LATENCYPROBE_OPEN_REPORTS", "false").lower() == "true",
             rule_labels=_rule_labels(environment.get("LATENCYPROBE_RULE_LABELS")),
@@ -98,6 +102,21 @@ def _shared_store(environment: Mapping[str, str]) -> Settings | None:
         return Settings.of(url, environment)
     except LatencyProbeError as error:
         raise LatencyProbeError(f"{PREFIX}URL and its settings: {error}") from error
+
+
+_UNITS = {"": 1.0, "m": 0.001}
+_UNITS |= {unit: 1000.0**power for power, unit in enumerate("kMGTPE", 1)}
+_UNITS |= {f"{unit}i": 1024.0**power for power, unit in enumerate("KMGTPE", 1)}
+
+
+def _bytes(name: str, environment: Mapping[str, str]) -> int | None:
+    """Read a quantity of Kubernetes."""
+    if name not in environment:
+        return None
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([A-Za-z]*)", environment[name])
+    if not found or found[2] not in _UNITS:
+        raise LatencyProbeError(f"{name}: {environment[name]!r} is no size: write 2Gi")
+    return int(float(found[1]) * _UNITS[found[2]])
 
 
 _ALL = '[{"operator": "Exists"}]'  # as the chart's values have it

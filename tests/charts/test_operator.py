@@ -157,6 +157,15 @@ def test_operator_is_told_that_its_store_is_ephemeral(manifests: Any, render: Re
     assert [m for m in ephemeral if m["kind"] == "PersistentVolumeClaim"] == []
 
 
+def test_operator_knows_at_which_size_of_its_store_it_would_be_evicted(manifests: Any, render: Render) -> None:
+    def told(rendered: Any) -> int | None:
+        environment = pods(rendered)["operator"]["containers"][0]["env"]
+        return Config.from_environment({one["name"]: one["value"] for one in environment}).store_limit_bytes
+
+    assert told(render(persistence={"enabled": False, "size": "1.5Gi"})) == 1_610_612_736
+    assert told(manifests) is None, "a full volume is told, and evicts nobody"
+
+
 def test_suspending_all_agents_is_told_to_the_operator_which_takes_them_away(manifests: Any, render: Render) -> None:
     told = {"name": "LATENCYPROBE_SUSPEND", "value": "true"}
     assert told in pods(render(agent={"suspend": True}))["operator"]["containers"][0]["env"]

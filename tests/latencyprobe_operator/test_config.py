@@ -32,6 +32,15 @@ def test_defaults_need_only_the_namespace() -> None:
     assert (config.listen_host, config.listen_port) == ("", 8443), "of IPv4 and IPv6"
 
 
+@pytest.mark.parametrize(
+    ("given", "size"),
+    [(None, None), ("2Gi", 2 << 30), ("1.5G", 1_500_000_000), ("64Mi", 64 << 20), ("5000", 5000), ("7000m", 7)],
+)
+def test_a_limit_of_the_store_is_a_quantity_of_kubernetes(given: str | None, size: int | None) -> None:
+    environment = {"LATENCYPROBE_NAMESPACE": "ops"} | ({} if given is None else {"LATENCYPROBE_STORE_LIMIT": given})
+    assert Config.from_environment(environment).store_limit_bytes == size
+
+
 def test_tolerations_of_the_agents_are_as_the_chart_has_them() -> None:
     given = (
         '[{"key": "dedicated", "value": "db", "effect": "NoSchedule", "tolerationSeconds": 5}, {"operator": "Exists"}]'
@@ -68,6 +77,7 @@ def test_two_processes_have_different_identities() -> None:
         ({"LATENCYPROBE_NAMESPACE": "o", "LATENCYPROBE_LISTEN": "x"}, "LATENCYPROBE_LISTEN"),
         ({"LATENCYPROBE_NAMESPACE": "o", "LATENCYPROBE_LISTEN": "8443"}, "LATENCYPROBE_LISTEN: 8443 is"),
         ({"LATENCYPROBE_NAMESPACE": "o", "LATENCYPROBE_AGENT_TOLERATIONS": "{}"}, "LATENCYPROBE_AGENT_TOLERATIONS"),
+        ({"LATENCYPROBE_NAMESPACE": "o", "LATENCYPROBE_STORE_LIMIT": "2 GB"}, "LATENCYPROBE_STORE_LIMIT"),
         ({"LATENCYPROBE_NAMESPACE": "o", "LATENCYPROBE_RULE_LABELS": "release=a"}, "LATENCYPROBE_RULE_LABELS"),
         ({"LATENCYPROBE_NAMESPACE": "o", "LATENCYPROBE_SLO_STORE": "mimir"}, "LATENCYPROBE_SLO_STORE"),
         ({"LATENCYPROBE_NAMESPACE": "o", "LATENCYPROBE_SLO_STORE": "prometheus"}, "LATENCYPROBE_PROMETHEUS_URL"),

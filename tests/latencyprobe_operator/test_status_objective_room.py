@@ -37,3 +37,8 @@ def test_what_is_told_names_who_asks_for_most_and_the_remedy() -> None:
 
 def test_the_volume_of_the_store_says_how_many_there_may_be() -> None:
     assert [most(size) for size in (2 << 30, 1 << 40, None)] == [2_684, MOST, MOST]
+
+
+def test_a_store_that_would_cost_its_pod_the_place_has_room_within_its_limit() -> None:
+    limit = 2 << 30
+    assert [most(size, limit) for size in (1 << 40, None, 1 << 30)] == [2_013, 2_013, 1_342]

@@ -13,9 +13,11 @@ MOST = 20_000  # evaluated in 30 s of each minute: docs/design/objectives.md, "W
 BYTES = 800_000  # of the store, of one with RPCs in each minute: two days of minutes, 35 of hours, 400 days
 
 
-def most(volume_bytes: int | None) -> int:
-    """Return how many objectives there may be with a store on such a volume, or on one of which that is not known."""
-    return MOST if volume_bytes is None else min(MOST, volume_bytes // BYTES)
+def most(volume_bytes: int | None, limit_bytes: int | None = None) -> int:
+    """Return how many objectives there may be with a store on such a volume, or on one of which that is not known.
+    `limit_bytes`: of the store, if its pod is evicted there; a quarter is left for its log."""
+    sizes = (volume_bytes, None if limit_bytes is None else limit_bytes * 3 // 4)
+    return min([MOST, *(size // BYTES for size in sizes if size is not None)])
 
 
 class ObjectiveRoom:

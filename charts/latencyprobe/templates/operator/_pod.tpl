@@ -44,6 +44,7 @@ env:
   - {name: LATENCYPROBE_STORE, value: /var/lib/latencyprobe/sli.db}
   {{- if not .Values.persistence.enabled }}
   - {name: LATENCYPROBE_STORE_EPHEMERAL, value: "true"}
+  - {name: LATENCYPROBE_STORE_LIMIT, value: {{ .Values.persistence.size | quote }}} # an emptyDir's volume is the node's
   {{- end }}
   {{- $shared := include "latencyprobe.sharedStore" . | fromYaml }}
   {{- if $shared.url }}
