@@ -65,11 +65,26 @@ def test_every_object_has_only_fields_that_kubernetes_knows(
 
 def test_names_that_are_numbers_are_names(render: Render, conform: Conform) -> None:
     """A namespace may be called 1234."""
-    otlp = {"endpoint": "https://c:4318", "operator": True, "caConfigMap": "1000"}
-    image = {"image": {"pullSecrets": ["1"]}}
-    rendered = render("12", ["--namespace", "1234"], otlp=otlp, agent=image, operator=image)
-    conform(yaml.safe_dump_all(rendered))
-    assert {m["metadata"]["namespace"] for m in rendered if m["kind"] not in CLUSTER_SCOPED} == {"1234", "12-agents"}
+    values: dict[str, Any] = {
+        "otlp": {"endpoint": "https://c:4318", "operator": True, "caConfigMap": "1000"},
+        "slo": {"store": "prometheus", "prometheus": {"url": "http://p:9090", "tokenSecret": "7", "caConfigMap": "8"}},
+        "metrics": {"serviceMonitor": {"enabled": True}},
+        "pairing": {"existingSecret": "1000"},
+        **{of: {"image": {"pullSecrets": ["1"]}, "priorityClassName": "10"} for of in ("agent", "operator")},
+    }
+    tls = {"existingSecret": "1234", "caConfigMap": "0777"}
+    for persistence in ({"existingClaim": "2024"}, {"storageClassName": "3"}):
+        rendered = render("lp", ["--namespace", "1234"], tls=tls, persistence=persistence, **values)
+        conform(yaml.safe_dump_all(rendered))
+        namespaces = {m["metadata"]["namespace"] for m in rendered if m["kind"] not in CLUSTER_SCOPED}
+        assert namespaces == {"1234", "lp-agents"}
+
+
+@pytest.mark.parametrize("release", ["my.release", "1probe"])
+def test_release_name_of_which_no_valid_names_can_be_made_is_refused(render: Render, release: str) -> None:
+    """The API server would refuse a Service or the agents' namespace, when the rest is there."""
+    with pytest.raises(AssertionError, match=f"release name {release}: .* begin with a letter"):
+        render(release)
 
 
 def test_chart_and_package_have_one_version() -> None:

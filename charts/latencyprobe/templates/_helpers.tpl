@@ -1,4 +1,8 @@
+{{/* Services and namespaces are named after the release, which takes less than Helm. */}}
 {{- define "latencyprobe.fullname" -}}
+{{- if not (regexMatch "^[a-z][-a-z0-9]*$" .Release.Name) -}}
+{{- fail (printf "release name %s: it must begin with a letter and have no dot, as Services and namespaces are named after it" .Release.Name) -}}
+{{- end -}}
 {{- ternary .Release.Name (printf "%s-%s" .Release.Name .Chart.Name) (contains .Chart.Name .Release.Name) | trunc 50 | trimSuffix "-" -}}
 {{- end }}
 

@@ -15,7 +15,7 @@ imagePullSecrets:
   {{- end }}
 {{- end }}
 {{- with .Values.operator.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with .Values.operator.nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
