@@ -81,6 +81,23 @@ def test_of_too_many_halves_the_oldest_stop_waiting():
     assert [(n, n) for n in (5, 6, 7)] == joined(pairs)
 
 
+@given(st.data(), st.integers(1, 12))
+def test_no_half_stops_waiting_while_there_is_room_and_then_the_oldest_do(data, limit):
+    join, waiting, number = LocalJoin(limit), [], 0
+    for _ in range(data.draw(st.integers(1, 8))):
+        gone = data.draw(st.lists(st.sampled_from(waiting), unique=True)) if waiting else []
+        join.pull(batch_of([(n, Role.CLIENT) for n in gone]).join_key)
+        come = range(number, number + data.draw(st.integers(0, 6)))
+        join.join(batch_of([(n, Role.SERVER) for n in come]))
+        number = come.stop
+        waiting = [*(n for n in waiting if n not in gone), *come][-limit:]
+        assert len(waiting) == len(join)
+
+    pairs = join.join(batch_of([(n, Role.CLIENT) for n in range(number)]))
+
+    assert [(n, n) for n in waiting] == joined(pairs)
+
+
 @given(st.data(), st.integers(1, 12), st.sets(st.integers(0, 60), max_size=40))
 def test_what_is_pulled_is_what_is_among_the_latest_and_nothing_twice(data, limit, numbers):
     sent = data.draw(st.permutations(sorted(numbers)))

@@ -162,6 +162,36 @@ def test_a_refused_question_ends_with_its_reason(node: Node, make_halves: Any) -
     assert node.asking.counts["refused_no_agent"] == 1
 
 
+def test_a_question_under_way_keeps_its_half_however_many_have_ended_since(make_halves: Any) -> None:
+    policy = SpanPolicy(50 * MS, 1.0, 2000)
+    sets = {1: TargetSet(("shop/p/cart",), (10 * MS,), 0, policy, "shop/p")}
+    asking, join = Asking(join_wait_s=0.25, answer_wait_s=4.0, per_second=2000), LocalJoin()
+
+    def asks(first: int, many: int, at_s: float) -> list[str]:
+        halves = make_halves(*(client(first + i) for i in range(many)))
+        asking.consider(halves, join.join(halves), sets, KEY, int(at_s * S))
+        return [question.key for question in asking.due(at_s + 0.25)]
+
+    (first,) = asks(0, 1, 0.0)
+    for i in range(3):
+        key_of_others = asks(1 + 1000 * i, 1000, 1.0 + i)
+        assert len(asking.answered(map(answer, key_of_others))[0]) == 1000
+    assert len(asking.answered([answer(first)])[0]) == 1
+    assert asking.counts == {"asked": 3001, "joined": 3001, "left_out": 0}
+
+
+def test_an_answer_of_which_two_client_halves_have_the_key_is_no_pair_and_counted_as_ambiguous(
+    node: Node, make_halves: Any
+) -> None:
+    halves = make_halves(client(1), client(1), client(2))
+    node.sees(halves)
+    pairs, answers = node.asking.answered(map(answer, node.asks()))
+    assert pairs.client.rec["request_seq"].tolist() == [2]
+    assert list(answers) == [int(halves.join_key[2])]
+    assert node.asking.counts == {"asked": 2, "joined": 1, "ambiguous": 1, "left_out": 0}
+    assert node.asking.pending == frozenset()
+
+
 def test_an_answer_after_the_halves_met_here_is_no_second_pair(node: Node, make_halves: Any) -> None:
     node.sees(make_halves(client(1)))
     (key,) = node.asks()

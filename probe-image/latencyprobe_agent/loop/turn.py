@@ -27,7 +27,7 @@ from latencyprobe_agent.measure.turn import AgentStats, InForce, Turn, empty
 from latencyprobe_agent.vocabulary.values import UNMEASURED
 
 _BATCH = 4096  # records of a turn: 0.9 MiB, and about four times that while they are measured
-# Halves that have not met their other half, also for other nodes to ask for: 234 bytes each, 3.8 MB. That is 30 s of
+# Halves that have not met their other half, also for other nodes to ask for: 242 bytes each, 4 MB. That is 30 s of
 # 546 such halves a second; a caller asks about 1 s after its exchange, so 16,000 a second find theirs.
 _WAITING = 16_384
 _PAUSE_S = 100e-6

@@ -122,7 +122,7 @@ class LocalJoin:
 
     Halves of one exchange leave the kernel within ms of each other, or at the same idle timeout; a half whose other end
     is on another node stays until newer ones take its place, and `pull()` finds it for that node (remote join). The
-    limit bounds memory (234 bytes each) and time (one look at each waiting key per batch).
+    limit bounds memory (242 bytes each) and time (one look at each waiting key per batch).
     """
 
     def __init__(self, limit: int = 16_384) -> None:
@@ -132,7 +132,7 @@ class LocalJoin:
         self._trace_ids = np.zeros((limit, 2), np.uint64)  # of server halves, once another node asks; 0 = not there
         self._unhashed = np.zeros(limit, np.bool_)
         self._first_bits = np.zeros(1 << 16, np.bool_)  # of keys, while they are looked for
-        self._next = 0
+        self._slots = np.arange(limit)  # the order in which they are taken: what waits in them came in it
 
     def __len__(self) -> int:
         return int(np.count_nonzero(self._keys))
@@ -184,16 +184,23 @@ class LocalJoin:
         return replace(halves(self._waiting.take(slots).view(EXCHANGE)), sampled=self._sampled[slots])
 
     def _keep(self, batch: Halves, lone: NDArray[np.intp]) -> None:
-        """Put the rows `lone` in the place of the oldest ones."""
-        limit = len(self._keys)
-        newest = np.sort(lone)[-limit:]
-        slots = (self._next + np.arange(len(newest))) % limit
+        """Put the rows `lone` where nothing waits, and then in the place of the oldest ones."""
+        newest = np.sort(lone)[-len(self._keys) :]
+        slots = self._room(len(newest))
         self._waiting[slots] = batch.rec.view(WHOLE).take(newest)
         self._keys[slots] = batch.join_key[newest]
         self._sampled[slots] = batch.sampled[newest]
         self._trace_ids[slots] = 0
         self._unhashed[slots] = batch.rec["role"][newest] == Role.SERVER
-        self._next = (self._next + len(newest)) % limit
+
+    def _room(self, many: int) -> NDArray[np.intp]:
+        """Return so many slots for new halves: free ones first."""
+        if self._keys[self._slots[:many]].any() and not self._keys.all():
+            waits = self._keys.take(self._slots) != 0
+            self._slots = np.concatenate([self._slots.compress(~waits), self._slots.compress(waits)])
+        taken = self._slots[:many]
+        self._slots = np.concatenate([self._slots[many:], taken])
+        return taken
 
 
 class _Groups(NamedTuple):

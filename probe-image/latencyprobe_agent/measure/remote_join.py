@@ -24,7 +24,7 @@ from latencyprobe_agent.measure.sampling import decide
 from latencyprobe_agent.vocabulary import ids
 from latencyprobe_agent.vocabulary.records import EXCHANGE, SAMPLING_LEVEL_SHIFT, Role
 
-# Questions under way: 234 bytes and two entries of about 200 each, 1.2 MB; at 500 a second each may take 4 s.
+# Questions under way: 242 bytes and two entries of about 200 each, 1.3 MB; at 500 a second each may take 4 s.
 _ASKED = 2048
 # Keys to be looked for: about 250 bytes each, 1 MB; two callers' nodes may ask for all they have room for.
 _PENDING = 4096
@@ -134,20 +134,22 @@ class Asking:
                 self._end([self._asked[self._join_keys[key]]], f"refused_{reason}")
 
     def answered(self, answers: Iterable[ServerHalf]) -> tuple[Pairs, dict[int, ServerHalf]]:
-        """Return the pairs that these server halves make, and by join key those that were asked for."""
+        """Return the pairs that these server halves make, and by join key the halves of these."""
         expected = {self._join_keys[one.key]: _possible(one) for one in answers if one.key in self._join_keys}
         if not expected:
             return NO_PAIRS, expected
         pairs = self._join.join(server_halves(expected))
-        self._end([self._asked[join_key] for join_key in expected], "joined")
-        return pairs, expected
+        joined = pairs.of_clients(_join_key).tolist()
+        self._end([self._asked[join_key] for join_key in joined], "joined")
+        self._end([self._asked[join_key] for join_key in expected.keys() - joined], "ambiguous")
+        return pairs, {join_key: expected[join_key] for join_key in joined}
 
     def _forget(self, pairs: Pairs) -> None:
         """Drop the questions of what was joined here."""
         if not len(pairs) or not (self._young or self._asked):
             return
         under_way = np.fromiter([*self._young, *self._asked], np.uint64)
-        join_key = pairs.of_clients(lambda client: client.join_key)
+        join_key = pairs.of_clients(_join_key)
         joined = join_key[np.isin(join_key, under_way)]
         self._join.pull(joined)
         for join_key in joined.tolist():
@@ -231,6 +233,10 @@ def server_halves(answers: Mapping[int, ServerHalf]) -> Halves:
         stages=stages,
         join_key=np.array(list(answers), np.uint64),
     )
+
+
+def _join_key(some: Halves) -> NDArray[np.uint64]:
+    return some.join_key
 
 
 _NOTHING_HELD = UnsentBytes(reason=0, size=0, held_ns=0)

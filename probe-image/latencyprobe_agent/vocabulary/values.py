@@ -83,6 +83,7 @@ OF_UNMEASURED = "a record, of exchanges or of evidence, whose batch the agent fa
 REMOTE_JOINS = {
     "asked": "a client half asked for its server half",
     "joined": "... and got it",
+    "ambiguous": "... and got it, but two client halves have the same key: no pair",
     "unanswered": "... and nobody had it, or the answer came after 4 s: the server's half ended too long before, was "
     "not recorded, or was cut otherwise",
     "left_out": "... and was not asked for: over `spans.maxPerSecond`, `agent.spansPerSecond`, or 2,048 under way",
