@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from latencyprobe_agent.signals import retransmits
+from latencyprobe_agent.signals import retransmits, waits
 from latencyprobe_agent.signals.join_keys import BEGINNING, RECENT_HALF, SENT_BYTES
 from latencyprobe_agent.vocabulary.records import FLOW_HEADER
 
@@ -159,3 +161,21 @@ def test_bytes_of_a_turn_are_never_found_in_a_stream():
     """As a record of TCP-RT, which tells of turns."""
     assert -1 == by_bytes(recent(sent(1000, of_stream=True)), 1040, 1060)
     assert 1 == by_bytes(recent(sent(1000, of_stream=True), sent(1000)), 1040, 1060)
+
+
+@given(st.lists(st.booleans(), max_size=20))
+@example([True, False])
+@example([True, True, True, True, False])
+def test_a_wait_is_of_the_request_that_was_served_then_whatever_else_was_never_answered(answered: list[bool]) -> None:
+    """An exchange each 100 ms, which waits from 20 to 40 ms and is answered after 50: not all of them."""
+    begins = range(0, 100 * len(answered), 100)
+    halves = recent(
+        *(
+            {"start_ns": ms * MS, "send_start_ns": (ms + 50) * MS if answer else 0}
+            for ms, answer in zip(begins, answered, strict=True)
+        )
+    )
+    key = np.zeros(len(answered), waits.KEY.columns)
+    key["sock_cookie"] = 7
+    key["start_ns"], key["at_ns"] = [(ms + 20) * MS for ms in begins], [(ms + 40) * MS for ms in begins]
+    assert [i if answer else -1 for i, answer in enumerate(answered)] == waits.KEY.find(halves, key).tolist()

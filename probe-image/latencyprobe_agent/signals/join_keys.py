@@ -156,7 +156,7 @@ def by_time_of_service(recent: NDArray[np.void], key: NDArray[np.void]) -> NDArr
     """Find the half of a connection that was served while something lasted, from `start_ns` to `at_ns`: the oldest one
     whose answer began after that had. Keys have a `sock_cookie` too. Returns intp[n], places among `recent`, -1 for
     none."""
-    slots, low, high = _of_connections(recent, recent["at"] > 0, key)
+    slots, low, high = _of_connections(recent, recent["send_start_ns"] > 0, key)
     if not len(slots):
         return np.full(len(key), -1)
     half = recent.take(slots)
