@@ -20,7 +20,9 @@ from tests.latencyprobe_agent.test_recording_timeline import header
 LEFT, CAME, WOKEN, PREEMPTED_ONE = "left", "came", "woken", "preempted"
 
 
-def snapshot(*of: tuple[str, int], missing: int = 0, from_ns: int = 0, contents: str = "switches,wakeups") -> Snapshot:
+def snapshot(
+    *of: tuple[str, int], missing: int = 0, from_ns: int = 0, to_ns: int = 1000, contents: str = "switches,wakeups"
+) -> Snapshot:
     """Events one after the other, of a thread each; even ones on one CPU, odd ones on another."""
     events = np.zeros(len(of), EVENT)
     for at, (event, (what, tid)) in enumerate(zip(events, of, strict=True)):
@@ -29,7 +31,7 @@ def snapshot(*of: tuple[str, int], missing: int = 0, from_ns: int = 0, contents:
         event["tid" if what in (LEFT, PREEMPTED_ONE) else "other_tid"] = tid
         if what != WOKEN:
             event["flags"] = OTHER_FOLLOWED if what == CAME else FOLLOWED | PREEMPTED * (what == PREEMPTED_ONE)
-    cpus = [Cpu(0, 0, 0, 1000, 0, 0), Cpu(1, 0, from_ns, 1000, 9 * bool(from_ns), missing)]
+    cpus = [Cpu(0, 0, 0, to_ns, 0, 0), Cpu(1, 0, from_ns, 1000, 9 * bool(from_ns), missing)]
     return Snapshot(header(cpus=cpus, contents=contents.split(",")), [events[::2], events[1::2]])
 
 
@@ -71,6 +73,21 @@ def test_what_is_counted_or_overwritten_or_not_kept_is_not_counted_once_more():
     assert Untold(1, 0) == untold(snapshot(*of, from_ns=102))
     assert Untold(1, 0) == untold(snapshot(*of, contents="switches"))
     assert Untold(0, 0) == untold(snapshot(contents="wakeups"))
+
+
+@pytest.mark.parametrize(
+    ("of", "expected"),
+    [
+        ([(CAME, 1), (WOKEN, 2), (WOKEN, 3), (CAME, 1)], (0, 0)),
+        ([(CAME, 1), (CAME, 2), (LEFT, 1), (CAME, 1)], (0, 0)),
+        ([(CAME, 1), (CAME, 1), (LEFT, 1), (CAME, 1)], (1, 0)),
+    ],
+    ids=["its leaving", "its wake-up", "what is missing before that"],
+)
+def test_what_the_cpu_that_was_copied_first_had_after_that_is_not_missing(
+    of: list[tuple[str, int]], expected: tuple[int, int]
+) -> None:
+    assert Untold(*expected) == untold(snapshot(*of, to_ns=102))
 
 
 def test_the_summary_says_it():

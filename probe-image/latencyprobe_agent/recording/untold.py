@@ -26,9 +26,9 @@ def untold(snapshot: Snapshot) -> Untold:
     header = snapshot.header
     if not snapshot.events or any(cpu.missing for cpu in header.cpus):
         return Untold(0, 0)
-    since_ns = max(cpu.from_ns for cpu in header.cpus)
+    since_ns, until_ns = max(cpu.from_ns for cpu in header.cpus), min(cpu.to_ns for cpu in header.cpus)
     events = np.concatenate(snapshot.events)
-    of, what = _by_thread(events[events["time_ns"] >= since_ns])
+    of, what = _by_thread(events[(events["time_ns"] >= since_ns) & (events["time_ns"] <= until_ns)])
     switched = what != _WOKEN
     wakeups = np.cumsum(~switched)[switched]
     of, what = of[switched], what[switched]
