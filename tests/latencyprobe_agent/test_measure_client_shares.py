@@ -54,6 +54,21 @@ def test_the_oldest_losses_give_way_to_newer_ones(recent):
     assert [20, 30] == found.new_ns.tolist()
 
 
+def test_of_two_clients_with_one_key_none_takes_the_loss_and_others_take_theirs(recent):
+    shares = ClientShares(recent, Hits(recent), limit=10)
+    note(shares, {5: 30})
+    ended(recent, 5)
+    ended(recent, 5)
+    assert shares.take() is None, "whose it is cannot be known"
+    note(shares, {5: 12, 6: 7})
+    ended(recent, 6)
+
+    found = shares.take()
+
+    assert found is not None
+    assert ([6], [7]) == (found.half["join_key"].tolist(), found.new_ns.tolist())
+
+
 @pytest.mark.parametrize(("of_client", "of_both"), [(1, 8), (8, 8), (64, 64)])
 def test_a_client_stands_for_as_many_as_the_rarer_of_both_halves(recent, of_client, of_both):
     shares = ClientShares(recent, Hits(recent), limit=10)

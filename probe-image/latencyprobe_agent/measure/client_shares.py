@@ -30,7 +30,8 @@ class ClientShares:
         self._noted |= len(ns) > 0
 
     def take(self) -> Shared | None:
-        """Return the recent client halves for which something was noted, once each."""
+        """Return the recent client halves for which something was noted, once each. A key that two of them have is
+        ambiguous: neither is returned."""
         news, self._kept = self._recent.kept > self._kept, self._recent.kept
         if not self._lost or not (news or self._noted):
             return None
@@ -38,9 +39,12 @@ class ClientShares:
         rows, keys = self._recent.rows, np.fromiter(self._lost, np.uint64, len(self._lost))
         of_clients = (rows["role"] == Role.CLIENT) & (rows["at"] > 0)
         at = np.flatnonzero(of_clients & np.isin(rows["join_key"], keys))
-        if not len(at):
+        found, first, times = np.unique(rows["join_key"][at], return_index=True, return_counts=True)
+        lost = np.array([self._lost.pop(key) for key in found.tolist()], np.int64)
+        alone = times == 1
+        if not alone.any():
             return None
-        half = rows.take(at)
-        ns, counts = np.array([self._lost.pop(key) for key in half["join_key"].tolist()], np.int64).T
+        at = at[first[alone]]
+        half, (ns, counts) = rows.take(at), lost[alone].T
         half["adjusted_count"] = np.maximum(half["adjusted_count"], counts)
         return Shared(half, ns, self._hits.mark(at))
