@@ -1,9 +1,13 @@
 """Weights of stacks, folded lines, and what is read of lines that others wrote."""
 
+import gzip
+
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from latencyprobe_agent.flame import pprof
 from latencyprobe_agent.flame.folding import Folded, add, lines, parse, weights
 from latencyprobe_agent.flame.reading import read
 from latencyprobe_agent.flame.tree import BORDER, COMM, CPU, KERNEL_FRAME, UNNAMED, USER, kinds, tree
@@ -119,6 +123,22 @@ def test_of_a_call_with_more_waits_than_are_printed_the_rest_is_other() -> None:
 def test_lines_of_no_form_are_counted() -> None:
     bad = ["no stack", "{", '{"comm": 5}', call(kernel_stacks=[{"waited_ns": 11, "frames": ["f"]}]), "[]"]
     assert ({}, {"lines not understood": 5}) == read(bad)
+
+
+@pytest.mark.parametrize("ns", [str(2**63), "9" * 19, "9" * 20, "9" * 5000], ids=["2^63", "19", "20", "5,000 digits"])
+def test_a_number_that_is_too_large_for_a_picture_is_not_understood(ns: str) -> None:
+    too_large = [f"a;b {ns}", call().replace(":10,", f":{ns},")]
+    assert ({("c",): 1}, {"lines not understood": 2}) == read([*too_large, "c 1"])
+
+
+def test_a_line_with_which_the_sum_is_too_large_for_a_picture_is_not_understood() -> None:
+    most = 2**63 - 1
+    assert ({("a", "b"): most}, {}) == read([f"a;b {most}"])
+    too_much = ["a;b 21", "c 21", call(duration_ns=21)]
+    folded, missing = read([f"a;b {most - 20}", *too_much, call(user_stack=["f"]), "a;b 10", "c 1"])
+    assert {"lines not understood": 4} == missing
+    assert {("a", "b"): most - 10, ("[pg]", "f", "-", "[oncpu]"): 10} == folded
+    assert gzip.decompress(pprof.encode(folded))
 
 
 def test_a_tree_has_each_frame_once_below_its_parent() -> None:

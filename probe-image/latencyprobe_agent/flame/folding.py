@@ -13,6 +13,7 @@ KERNEL = "-"  # between the frames of the program and those of the kernel
 
 Frames = tuple[str, ...]  # root to leaf
 Folded = dict[Frames, int]  # ns
+MOST_NS = 2**63 - 1  # of all stacks: the numbers of a profile of pprof
 
 
 def weights(duration_ns: int, elapsed_ns: Iterable[int]) -> Iterator[int]:
@@ -52,7 +53,8 @@ def lines(folded: Folded) -> Iterator[str]:
 
 
 def parse(line: str) -> tuple[Frames, int] | None:
-    """Return frames and ns of a folded line; None if it is none."""
+    """Return frames and ns of a folded line; None if it is none, or of more digits than MOST_NS."""
     stack, _, ns = line.rstrip().rpartition(" ")
     frames = tuple(stack.split(";"))
-    return (tuple(map(frame, frames)), int(ns)) if all(frames) and ns.isascii() and ns.isdigit() else None
+    is_number = ns.isascii() and ns.isdigit() and len(ns) <= len(str(MOST_NS))
+    return (tuple(map(frame, frames)), int(ns)) if all(frames) and is_number else None
