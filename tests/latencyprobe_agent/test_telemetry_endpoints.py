@@ -1,9 +1,20 @@
+from contextlib import suppress
+from pathlib import Path
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from latencyprobe_agent.config import ConfigError
 from latencyprobe_agent.telemetry.endpoints import delta_requested, endpoints
 
 BOTH = ["traces", "metrics"]
+PREFIX = "OTEL_EXPORTER_OTLP_"
+SAID = st.one_of(  # what an environment can hold
+    st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])),
+    st.sampled_from(["http://[fd00::1:4318", "http://[collector]:4318", "x" * 300, "x" * 5000, "9" * 5000, "9" * 30]),
+    st.builds("http://c:{}".format, st.text("0123456789abc[]/", max_size=8)),
+)
 
 
 @pytest.mark.parametrize(
@@ -19,6 +30,42 @@ BOTH = ["traces", "metrics"]
 def test_a_variable_that_cannot_be_used_is_named(environ: dict[str, str], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         endpoints(environ)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["ENDPOINT", "PROTOCOL", "HEADERS", "TIMEOUT", "COMPRESSION", "CERTIFICATE", "CLIENT_KEY"]),
+        SAID,
+    )
+)
+def test_whatever_variables_say_they_are_taken_or_a_config_error(said: dict[str, str]) -> None:
+    """Which a caller can do without: any other error would end measuring on every node."""
+    with suppress(ConfigError):
+        chosen = endpoints({PREFIX + "ENDPOINT": "http://c"} | {PREFIX + name: value for name, value in said.items()})
+        assert all(one.timeout_s < 1e9 for one in chosen)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://[fd00::1:4318", "http://[collector]:4318", "http://c:http", "http://c:99999", "http://c:0"]
+)
+@pytest.mark.parametrize("variable", [PREFIX + "ENDPOINT", PREFIX + "METRICS_ENDPOINT"])
+def test_an_endpoint_that_is_no_url_is_refused_by_its_variable(variable: str, url: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        endpoints({variable: url})
+    assert str(refused.value).startswith(f"{variable}: {url!r} is no http or https URL")
+
+
+@pytest.mark.parametrize("name", ["CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"])
+@pytest.mark.parametrize("key", ["-----BEGIN PRIVATE KEY----- MC4C", "MC4C\nAQAw\n", "MC4CAQAw\n" * 300], ids=str.split)
+def test_a_key_that_stands_in_place_of_its_path_is_not_told(name: str, key: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{PREFIX}{name}: a text, where a path should be") as refused:
+        endpoints({PREFIX + "ENDPOINT": "https://c", PREFIX + name: key})
+    assert "MC4C" not in str(refused.value)
+
+
+def test_a_folder_is_no_certificate(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"{tmp_path}: no file"):
+        endpoints({PREFIX + "ENDPOINT": "https://c", PREFIX + "CERTIFICATE": str(tmp_path)})
 
 
 def test_a_header_that_cannot_be_sent_is_refused_by_its_variable() -> None:
