@@ -184,3 +184,27 @@ def test_the_end_does_not_wait_for_an_absent_collector() -> None:
     box.put(b"x", 3)
     box.stop(5)
     assert (box.sent_items, box.dropped_items) == (0, 3)
+
+
+@pytest.mark.parametrize("wait_s", [0.0, 60.0], ids=["as it chooses", "as the collector asks"])
+def test_the_end_during_a_back_off_tries_once_more(monkeypatch: pytest.MonkeyPatch, wait_s: float) -> None:
+    monkeypatch.setattr(outbox, "_FIRST_RETRY_S", 60.0)
+    collector = FakeTransport(Answer("503", "HTTP 503", retryable=True, retry_after_s=wait_s))
+    box = start(collector)
+    box.put(b"before", 3)
+    wait_until(lambda: box.errors["503"] == 1)
+    collector.answer = Answer()
+    box.put(b"last", 4)
+    box.stop(5)
+    assert (box.sent_items, box.dropped_items) == (7, 0)
+
+
+def test_the_end_tries_an_absent_collector_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox, "_FIRST_RETRY_S", 60.0)
+    collector = FakeTransport(AWAY)
+    box = start(collector)
+    box.put(b"1", 3)
+    wait_until(lambda: box.errors["ConnectTimeout"] == 1)
+    box.put(b"2", 4)
+    box.stop(5)
+    assert (collector.bodies, box.dropped_items) == ([b"1", b"1"], 7)

@@ -108,7 +108,8 @@ class Outbox:
             self._change.notify()
 
     def stop(self, timeout_s: float) -> None:
-        """Send what is left, for at most `timeout_s`; what then remains is counted as dropped."""
+        """Send what is left, without waiting between attempts, for at most `timeout_s`, or until one fails that could be
+        tried again; what then remains is counted as dropped."""
         with self._change:
             self._stopping = True
             self._change.notify()
@@ -126,6 +127,7 @@ class Outbox:
                 if not self._backlog.requests:
                     return
                 request = self._backlog.requests[0]
+                stopping = self._stopping
             answer = self._attempt(request)
             if answer.error:
                 self.errors[answer.error] += 1
@@ -133,8 +135,10 @@ class Outbox:
             if answer.error and answer.retryable:
                 wait_s = max(retry_s * random.uniform(0.8, 1.2), answer.retry_after_s)  # noqa: S311 - jitter
                 retry_s = min(retry_s * 2, _LONGEST_RETRY_S)
-                if self._wait(wait_s):
+                if stopping:
                     return
+                with self._change:
+                    self._change.wait_for(lambda: self._stopping, timeout=wait_s)
                 continue
             retry_s = _FIRST_RETRY_S
             rejected = min(max(answer.rejected, 0), request.items)  # whatever a collector says, counters only grow
@@ -155,12 +159,6 @@ class Outbox:
         except Exception as error:  # without its text: that of a header that cannot be sent has the header's value
             kind = type(error).__name__
             return Answer(kind, f"{kind}: the request could not be made")
-
-    def _wait(self, seconds: float) -> bool:
-        """Wait before the next attempt. Return whether there shall be none."""
-        with self._change:
-            self._change.wait_for(lambda: self._stopping, timeout=seconds)
-            return self._stopping
 
 
 class FakeOutbox(Outbox):
