@@ -108,7 +108,7 @@ class Outbox:
             self._change.notify()
 
     def stop(self, timeout_s: float) -> None:
-        """Send what is left, without waiting between attempts, for at most `timeout_s`, or until one fails that could be
+        """Send what is left, without waiting between attempts, for at most `timeout_s` or until one fails that could be
         tried again; what then remains is counted as dropped."""
         with self._change:
             self._stopping = True
