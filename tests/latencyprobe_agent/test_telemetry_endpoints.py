@@ -68,6 +68,46 @@ def test_a_folder_is_no_certificate(tmp_path: Path) -> None:
         endpoints({PREFIX + "ENDPOINT": "https://c", PREFIX + "CERTIFICATE": str(tmp_path)})
 
 
+@pytest.fixture
+def pem(tmp_path: Path) -> str:
+    """A file that has something."""
+    (file := tmp_path / "pem").write_text("-----BEGIN")
+    return str(file)
+
+
+@pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
+@pytest.mark.parametrize("name", ["CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"])
+def test_an_empty_file_is_no_certificate_and_no_key(protocol: str, name: str, pem: str, tmp_path: Path) -> None:
+    (empty := tmp_path / "empty").touch()
+    environ = dict.fromkeys((PREFIX + "CLIENT_CERTIFICATE", PREFIX + "CLIENT_KEY"), pem)
+    environ |= {PREFIX + "ENDPOINT": "https://c", PREFIX + "PROTOCOL": protocol, PREFIX + name: str(empty)}
+    with pytest.raises(ConfigError, match=f"^{PREFIX}{name}: {empty}: an empty file"):
+        endpoints(environ)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "given", "missing"),
+    [
+        ("grpc", ["CLIENT_KEY"], "CLIENT_CERTIFICATE"),
+        ("grpc", ["CLIENT_CERTIFICATE"], "CLIENT_KEY"),
+        ("http/protobuf", ["CLIENT_KEY"], "CLIENT_CERTIFICATE"),
+        ("http/protobuf", ["CLIENT_CERTIFICATE"], ""),  # the file may have both
+        ("grpc", ["CLIENT_CERTIFICATE", "CLIENT_KEY"], ""),
+    ],
+)
+def test_half_a_client_certificate_is_refused_before_grpc_ends_the_process(
+    protocol: str, given: list[str], missing: str, pem: str
+) -> None:
+    environ = {PREFIX + "ENDPOINT": "https://c", PREFIX + "PROTOCOL": protocol}
+    environ |= {PREFIX + "TRACES_" + name: pem for name in given}
+    if not missing:
+        chosen = endpoints(environ)[0]
+        assert [chosen.certificate, chosen.key] == [pem, pem if "CLIENT_KEY" in given else None]
+        return
+    with pytest.raises(ConfigError, match=f"^{PREFIX}TRACES_{given[0]}: .*{PREFIX}{missing} is missing"):
+        endpoints(environ)
+
+
 def test_a_header_that_cannot_be_sent_is_refused_by_its_variable() -> None:
     with pytest.raises(ConfigError, match="OTEL_EXPORTER_OTLP_HEADERS: a name"):
         endpoints({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_EXPORTER_OTLP_HEADERS": "authorization: secret"})

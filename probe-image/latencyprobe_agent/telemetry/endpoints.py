@@ -59,46 +59,72 @@ def _requested(signal: OtlpSignal, environ: Mapping[str, str], endpoint: str | N
     return bool(endpoint or environ.get(_PREFIX + "ENDPOINT") or environ.get(own))
 
 
+class _Variables(NamedTuple):
+    """Those of one OTLP signal: its own, where it is set, wins over that of all."""
+
+    signal: OtlpSignal
+    environ: Mapping[str, str]
+
+    def named(self, name: str) -> str:
+        """Return the full name of the variable that counts."""
+        own = f"{_PREFIX}{self.signal.upper()}_{name}"
+        return own if self.environ.get(own) else _PREFIX + name
+
+    def read(self, name: str, default: str = "") -> str:
+        """Return what it says."""
+        return self.environ.get(self.named(name)) or default
+
+    def file(self, name: str) -> str | None:
+        """Return the path of a file that has something, None where none is given."""
+        if not (path := self.read(name)):
+            return None
+        if not os.access(path, os.R_OK) or not Path(path).is_file():  # alone the latter raises on too long a name
+            said = path if path.isprintable() and "-----BEGIN" not in path else "a text, where a path should be"
+            raise ConfigError(f"{self.named(name)}: {said}: no file that can be read")
+        if not Path(path).stat().st_size:
+            raise ConfigError(f"{self.named(name)}: {path}: an empty file")
+        return path
+
+
 def _settings(signal: OtlpSignal, environ: Mapping[str, str], endpoint: str | None) -> Settings:
-    def variable(name: str) -> str:
-        own = f"{_PREFIX}{signal.upper()}_{name}"
-        return own if environ.get(own) else _PREFIX + name
-
-    def read(name: str, default: str = "") -> str:
-        return environ.get(variable(name)) or default
-
-    protocol = read("PROTOCOL", "http/protobuf")
+    variables = _Variables(signal, environ)
+    protocol = variables.read("PROTOCOL", "http/protobuf")
     if protocol not in ("http/protobuf", "grpc"):
         raise ConfigError(f"{_PREFIX}PROTOCOL: {protocol!r} is not supported: use http/protobuf or grpc")
-    base, said_by = (endpoint, "--otlp") if endpoint else (read("ENDPOINT"), variable("ENDPOINT"))
-    own = said_by not in ("--otlp", _PREFIX + "ENDPOINT")
-    if "://" not in base and protocol == "grpc":
-        base = f"{'http' if read('INSECURE').lower() == 'true' else 'https'}://{base}"  # for gRPC it may be left out
-    parts = _parts(base, said_by)
-    if not own and parts.path.rstrip("/").endswith(tuple(f"/v1/{each}" for each in _SIGNALS)):
-        of_all = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').rpartition('/v1/')[0]}"
-        raise ConfigError(f"{said_by}: {base!r}: the path of a signal is added to it: give {of_all}")
-    compression = read("COMPRESSION", "none")
+    url = _url(variables, endpoint, protocol)
+    compression = variables.read("COMPRESSION", "none")
     if compression not in ("none", "gzip", "deflate"):
         raise ConfigError(f"{_PREFIX}COMPRESSION: {compression!r} is not supported: use gzip, deflate or none")
-    timeout = read("TIMEOUT", "10000")
+    timeout = variables.read("TIMEOUT", "10000")
     if not timeout.isdecimal() or len(timeout) > _TIMEOUT_DIGITS or int(timeout) == 0:
         raise ConfigError(f"{_PREFIX}TIMEOUT: {timeout!r} is no number of milliseconds")
-    ca_file, certificate, key = (
-        _file(read(name), variable(name)) for name in ("CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY")
-    )
+    certificate, key = _certificate(variables, protocol)
     return Settings(
         signal=signal,
         protocol=protocol,
-        url=base if own or protocol == "grpc" else f"{base.rstrip('/')}/v1/{signal}",
-        headers=_headers(read("HEADERS")),
+        url=url,
+        headers=_headers(variables.read("HEADERS")),
         timeout_s=int(timeout) / 1000,
         compression=compression,
-        ca_file=ca_file,
+        ca_file=variables.file("CERTIFICATE"),
         certificate=certificate,
         key=key,
-        insecure=parts.scheme == "http",
+        insecure=urlsplit(url).scheme == "http",
     )
+
+
+def _url(variables: _Variables, endpoint: str | None, protocol: str) -> str:
+    """Return where one signal is sent, for HTTP with its path. `endpoint`: of the flag."""
+    said_by = "--otlp" if endpoint else variables.named("ENDPOINT")
+    url = endpoint or variables.read("ENDPOINT")
+    if "://" not in url and protocol == "grpc":  # for gRPC it may be left out
+        url = f"{'http' if variables.read('INSECURE').lower() == 'true' else 'https'}://{url}"
+    parts = _parts(url, said_by)
+    own = said_by not in ("--otlp", _PREFIX + "ENDPOINT")
+    if not own and parts.path.rstrip("/").endswith(tuple(f"/v1/{each}" for each in _SIGNALS)):
+        of_all = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').rpartition('/v1/')[0]}"
+        raise ConfigError(f"{said_by}: {url!r}: the path of a signal is added to it: give {of_all}")
+    return url if own or protocol == "grpc" else f"{url.rstrip('/')}/v1/{variables.signal}"
 
 
 def _parts(url: str, said_by: str) -> SplitResult:
@@ -113,14 +139,15 @@ def _parts(url: str, said_by: str) -> SplitResult:
     return parts
 
 
-def _file(path: str, variable: str) -> str | None:
-    """Return the path of a file, None where none is given. A key may have been put in its place: that is not said."""
-    if not path:
-        return None
-    if not os.access(path, os.R_OK) or not Path(path).is_file():  # alone the latter raises on too long a name
-        said = path if path.isprintable() and "-----BEGIN" not in path else "a text, where a path should be"
-        raise ConfigError(f"{variable}: {said}: no file that can be read")
-    return path
+def _certificate(variables: _Variables, protocol: str) -> tuple[str | None, str | None]:
+    """Return the files of the client's certificate and key. For HTTP a file may have both; gRPC's library ends the
+    process where one is missing."""
+    certificate, key = variables.file("CLIENT_CERTIFICATE"), variables.file("CLIENT_KEY")
+    if key and not certificate:
+        raise ConfigError(f"{variables.named('CLIENT_KEY')}: {_PREFIX}CLIENT_CERTIFICATE is missing")
+    if certificate and not key and protocol == "grpc":
+        raise ConfigError(f"{variables.named('CLIENT_CERTIFICATE')}: for gRPC {_PREFIX}CLIENT_KEY is missing")
+    return certificate, key
 
 
 def _headers(text: str) -> dict[str, str]:
