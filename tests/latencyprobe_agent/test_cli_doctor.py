@@ -31,6 +31,21 @@ def test_doctor_names_consequence_and_remedy_and_fails_when_nothing_can_be_measu
     assert all(finding["remedy"] for finding in findings.values() if finding["verdict"] == "warn")
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://[fd00::1:4318"},
+        {"OTEL_EXPORTER_OTLP_CERTIFICATE": "MIIB" * 300},
+        {"OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE": "detla"},
+        {"OTEL_TRACES_EXPORTER": "console"},
+    ],
+)
+def test_a_wrong_variable_of_telemetry_is_a_finding_that_names_it(wrong: dict[str, str]) -> None:
+    (found,) = doctor._collector({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c"} | wrong)
+    assert found.verdict is doctor.Verdict.WARN
+    assert found.detail.startswith(f"{next(iter(wrong))}: ")
+
+
 def test_what_a_signal_does_without_is_no_ok_and_has_a_remedy() -> None:
     found = doctor._partly("retransmits", "retransmit by tp_btf", {"loss_probe": "[Errno 1] Operation not permitted"})
     assert found.verdict is doctor.Verdict.WARN

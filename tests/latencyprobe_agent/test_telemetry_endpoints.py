@@ -113,6 +113,32 @@ def test_a_header_that_cannot_be_sent_is_refused_by_its_variable() -> None:
         endpoints({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_EXPORTER_OTLP_HEADERS": "authorization: secret"})
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("TIMEOUT", "10s"), ("PROTOCOL", "http/json"), ("COMPRESSION", "zstd"), ("CERTIFICATE", "/n"), ("HEADERS", "a:")],
+)
+@pytest.mark.parametrize("signal", BOTH)
+def test_a_wrong_variable_of_one_signal_is_named_and_not_that_of_all(signal: str, name: str, said: str) -> None:
+    own = f"{PREFIX}{signal.upper()}_{name}"
+    with pytest.raises(ConfigError, match=f"^{own}: "):
+        endpoints({PREFIX + "ENDPOINT": "http://c", own: said})
+
+
+@pytest.mark.parametrize("said", ["console", "prometheus", "otlp,console", "non"])
+@pytest.mark.parametrize("signal", BOTH)
+def test_an_exporter_that_there_is_not_is_refused_where_something_would_be_exported(signal: str, said: str) -> None:
+    variable = f"OTEL_{signal.upper()}_EXPORTER"
+    with pytest.raises(ConfigError, match=f"^{variable}: '{said}' is not supported: use otlp or none"):
+        endpoints({variable: said}, "http://c")
+    assert endpoints({variable: said}) == ()
+
+
+def test_values_are_taken_in_whatever_case() -> None:
+    said = {"ENDPOINT": "http://c", "PROTOCOL": "GRPC", "COMPRESSION": " Gzip"}
+    (chosen,) = endpoints({PREFIX + name: value for name, value in said.items()} | {"OTEL_TRACES_EXPORTER": "None"})
+    assert (chosen.signal, chosen.protocol, chosen.compression) == ("metrics", "grpc", "gzip")
+
+
 @pytest.mark.parametrize("signal", ["traces", "metrics"])
 @pytest.mark.parametrize("path", ["", "/otlp"])
 def test_the_path_of_one_signal_is_no_endpoint_of_all(signal: str, path: str) -> None:
@@ -129,6 +155,8 @@ def test_the_path_of_one_signal_is_no_endpoint_of_all(signal: str, path: str) ->
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c"}, BOTH),
         ({"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://c"}, ["metrics"]),
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_TRACES_EXPORTER": "none"}, ["metrics"]),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_TRACES_EXPORTER": " NONE"}, ["metrics"]),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_METRICS_EXPORTER": ""}, BOTH),
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_SDK_DISABLED": "true"}, []),
     ],
 )
@@ -175,4 +203,12 @@ def test_grpc_needs_no_path_and_without_a_scheme_it_is_tls_unless_asked_otherwis
 def test_temporality_is_cumulative_unless_asked_otherwise() -> None:
     name = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
     assert not delta_requested({})
+    assert not delta_requested({name: ""})
     assert delta_requested({name: "Delta"})
+    assert delta_requested({name: "LowMemory"})
+
+
+def test_a_temporality_that_there_is_not_is_refused() -> None:
+    name = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
+    with pytest.raises(ConfigError, match=f"^{name}: 'detla' is not supported: use cumulative, delta or lowmemory"):
+        delta_requested({name: "detla"})

@@ -32,7 +32,7 @@ from latencyprobe_agent.kernel.tracking import Knobs, TrackerPrograms
 from latencyprobe_agent.signals.table import EVIDENCE, EvidenceSignal
 from latencyprobe_agent.signals.trackers import TRACKERS, Tracker
 from latencyprobe_agent.symbols.symbolizer import Symbolizer
-from latencyprobe_agent.telemetry.endpoints import endpoints
+from latencyprobe_agent.telemetry.endpoints import delta_requested, endpoints
 from latencyprobe_agent.vocabulary.records import StackOptionFlags
 
 _REPORTED_ABOVE = ("MissingCapability", "KernelBtfMissing")
@@ -267,6 +267,7 @@ def _directory(config: Config) -> Finding:
 def _collector(environ: Mapping[str, str]) -> Iterator[Finding]:
     try:
         found = endpoints(environ)
+        delta_requested(environ)
     except ConfigError as error:
         yield Finding("collector", Verdict.WARN, str(error), "nothing is exported", "correct the variable")
         return

@@ -5,7 +5,7 @@ Source: OpenTelemetry specification, "OTLP exporter configuration". Times are in
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 from urllib.parse import SplitResult, urlsplit
@@ -44,19 +44,26 @@ def endpoints(environ: Mapping[str, str], endpoint: str | None = None) -> tuple[
 
 
 def delta_requested(environ: Mapping[str, str]) -> bool:
-    """Return whether metrics shall be differences instead of running totals."""
-    preference = environ.get(_PREFIX + "METRICS_TEMPORALITY_PREFERENCE", "cumulative").lower()
-    return preference in ("delta", "lowmemory")
+    """Return whether metrics shall be differences instead of running totals. Raises ConfigError naming the variable."""
+    preference = _choice(_PREFIX + "METRICS_TEMPORALITY_PREFERENCE", environ, ("cumulative", "delta", "lowmemory"))
+    return preference != "cumulative"
 
 
 def _requested(signal: OtlpSignal, environ: Mapping[str, str], endpoint: str | None) -> bool:
     """Return whether this OTLP signal is asked for: without an endpoint nothing is exported."""
     if environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
-    if environ.get(f"OTEL_{signal.upper()}_EXPORTER", "otlp") == "none":
+    if not (endpoint or _Variables(signal, environ).read("ENDPOINT")):
         return False
-    own = f"{_PREFIX}{signal.upper()}_ENDPOINT"
-    return bool(endpoint or environ.get(_PREFIX + "ENDPOINT") or environ.get(own))
+    return _choice(f"OTEL_{signal.upper()}_EXPORTER", environ, ("otlp", "none")) == "otlp"
+
+
+def _choice(variable: str, environ: Mapping[str, str], values: Sequence[str]) -> str:
+    """Return which of the values a variable has, in whatever case; the first where it has none."""
+    text = environ.get(variable, "")
+    if (chosen := text.strip().lower() or values[0]) not in values:
+        raise ConfigError(f"{variable}: {text!r} is not supported: use {', '.join(values[:-1])} or {values[-1]}")
+    return chosen
 
 
 class _Variables(NamedTuple):
@@ -74,6 +81,10 @@ class _Variables(NamedTuple):
         """Return what it says."""
         return self.environ.get(self.named(name)) or default
 
+    def choice(self, name: str, values: Sequence[str]) -> str:
+        """Return which of the values it has, the first where it has none."""
+        return _choice(self.named(name), self.environ, values)
+
     def file(self, name: str) -> str | None:
         """Return the path of a file that has something, None where none is given."""
         if not (path := self.read(name)):
@@ -88,24 +99,19 @@ class _Variables(NamedTuple):
 
 def _settings(signal: OtlpSignal, environ: Mapping[str, str], endpoint: str | None) -> Settings:
     variables = _Variables(signal, environ)
-    protocol = variables.read("PROTOCOL", "http/protobuf")
-    if protocol not in ("http/protobuf", "grpc"):
-        raise ConfigError(f"{_PREFIX}PROTOCOL: {protocol!r} is not supported: use http/protobuf or grpc")
+    protocol = variables.choice("PROTOCOL", ("http/protobuf", "grpc"))
     url = _url(variables, endpoint, protocol)
-    compression = variables.read("COMPRESSION", "none")
-    if compression not in ("none", "gzip", "deflate"):
-        raise ConfigError(f"{_PREFIX}COMPRESSION: {compression!r} is not supported: use gzip, deflate or none")
     timeout = variables.read("TIMEOUT", "10000")
     if not timeout.isdecimal() or len(timeout) > _TIMEOUT_DIGITS or int(timeout) == 0:
-        raise ConfigError(f"{_PREFIX}TIMEOUT: {timeout!r} is no number of milliseconds")
+        raise ConfigError(f"{variables.named('TIMEOUT')}: {timeout!r} is no number of milliseconds")
     certificate, key = _certificate(variables, protocol)
     return Settings(
         signal=signal,
         protocol=protocol,
         url=url,
-        headers=_headers(variables.read("HEADERS")),
+        headers=_headers(variables),
         timeout_s=int(timeout) / 1000,
-        compression=compression,
+        compression=variables.choice("COMPRESSION", ("none", "gzip", "deflate")),
         ca_file=variables.file("CERTIFICATE"),
         certificate=certificate,
         key=key,
@@ -150,9 +156,9 @@ def _certificate(variables: _Variables, protocol: str) -> tuple[str | None, str 
     return certificate, key
 
 
-def _headers(text: str) -> dict[str, str]:
+def _headers(variables: _Variables) -> dict[str, str]:
     """Return headers by names in lower case, which gRPC wants."""
     try:
-        return {name.lower(): value for name, value in headers(text).items()}
+        return {name.lower(): value for name, value in headers(variables.read("HEADERS")).items()}
     except ValueError as error:
-        raise ConfigError(f"{_PREFIX}HEADERS: {error}") from error
+        raise ConfigError(f"{variables.named('HEADERS')}: {error}") from error
