@@ -53,10 +53,10 @@ class SelfMetrics:
             yield Point(AGENT, names.SPANS, ((names.OUTCOME, "left_out"),), self._room.left_out)
             yield Point(AGENT, names.EVIDENCE, ((names.OUTCOME, "unshown"),), self._room.evidence.unshown)
             yield Point(AGENT, names.CALL_OUTCOMES, ((names.OUTCOME, "unshown"),), self._room.calls.unshown)
-        if traces := self._outboxes.get("traces"):
-            yield Point(AGENT, names.SPANS, ((names.OUTCOME, "delivered"),), traces.sent_items)
-            yield Point(AGENT, names.SPANS, ((names.OUTCOME, "dropped"),), traces.dropped_items)
         for name, outbox in self._outboxes.items():
+            items = names.SPANS if name == "traces" else names.DATA_POINTS
+            yield Point(AGENT, items, ((names.OUTCOME, "delivered"),), outbox.sent_items)
+            yield Point(AGENT, items, ((names.OUTCOME, "dropped"),), outbox.dropped_items)
             labels = ((names.OTLP_SIGNAL, name),)
             yield Point(AGENT, names.OUTBOX_SIZE, labels, outbox.size_bytes)
             yield from _counted(names.EXPORT_ERRORS, labels, names.ERROR_TYPE, outbox.errors.copy())

@@ -560,6 +560,12 @@ SPANS = Metric(
     "counter",
     "Spans by what became of them: `left_out` without child spans of stages, `delivered` and `dropped` with them.",
 )
+DATA_POINTS = Metric(
+    "latencyprobe.agent.data_points",
+    "{data_point}",
+    "counter",
+    "Data points of metrics by what became of them: `delivered` or `dropped`, which with delta temporality are lost.",
+)
 EXPORT_ERRORS = Metric("latencyprobe.agent.export.errors", "{request}", "counter", "Failed export attempts.")
 SERIES_OVERFLOW = Metric(
     "latencyprobe.agent.series.overflow",
