@@ -48,6 +48,7 @@ SUBJECTS = {  # of tests that are about several modules, about none, or about on
         "sli_slicing_evidence",
         "symbols_hostile",
         "telemetry_metrics_clock",
+        "telemetry_metrics_coming_back",
         "tenants",
         "unsent",
         "versions",

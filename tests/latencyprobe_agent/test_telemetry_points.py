@@ -136,13 +136,6 @@ def test_of_owners_that_are_gone_nothing_is_remembered() -> None:
     assert 2 == len(encoder._before)
 
 
-def test_an_edited_objective_takes_the_place_of_what_was_sent_before() -> None:
-    encoder = MetricRequests(0, delta=True)
-    for start in range(1, 200):
-        list(encoder.encode([Point(1, names.SLO_EVENTS, LABELS, 5, start)], RESOURCES, start))
-    assert 1 == len(encoder._before)
-
-
 def test_what_begins_anew_is_sent_whole_and_never_as_a_loss() -> None:
     """As of a process that has the number of one that ended."""
     encoder = MetricRequests(0, delta=True)

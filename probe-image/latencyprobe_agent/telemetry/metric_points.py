@@ -86,7 +86,7 @@ def count_points(
                 error = ERRORS[Outcome(index)].type
                 yield Point(key.owner, names.FAILURES, (*role, (names.ERROR_TYPE, error)), count)
         for events in slo.of(target.id, Counts(counts.keys[rows], values)):
-            of_objective = (*_objective_labels(target, events.objective), (names.DEFINITION, events.objective.hash))
+            of_objective = definition_labels(labels, events.objective)
             for outcome, count in ((slo_events.GOOD, events.good), (slo_events.BAD, events.bad)):
                 with_outcome = (*of_objective, (names.OUTCOME, outcome))
                 yield Point(key.owner, names.SLO_EVENTS, with_outcome, count, events.start_unix_ns)
@@ -97,7 +97,7 @@ def objective_points(observed: object, plan: NodePlan) -> Iterator[Point]:
     targets = {target.id: target for target in plan.targets}
     for objective in plan.objectives:
         if target := targets.get(objective.target):
-            labels = _objective_labels(target, objective)
+            labels = _objective_labels(target_labels(target), objective)
             threshold_s = target.thresholds_ns[objective.threshold_index] / 1e9
             yield Point(observed, names.SLO_GOAL, labels, float(goal_fraction(objective.goal)))
             yield Point(observed, names.SLO_THRESHOLD, labels, threshold_s)
@@ -159,9 +159,14 @@ def target_labels(target: Target) -> Labels:
     return (*of_probe, (names.TARGET, target.name))
 
 
-def _objective_labels(target: Target, objective: PlannedObjective) -> Labels:
+def definition_labels(of_target: Labels, objective: PlannedObjective) -> Labels:
+    """Return the labels of an objective's events, but for the outcome. `of_target`: its target's."""
+    return (*_objective_labels(of_target, objective), (names.DEFINITION, objective.hash))
+
+
+def _objective_labels(of_target: Labels, objective: PlannedObjective) -> Labels:
     perspective = slo_events.perspective(objective.perspective)
-    return (*target_labels(target), (names.OBJECTIVE, objective.name), (names.PERSPECTIVE, perspective))
+    return (*of_target, (names.OBJECTIVE, objective.name), (names.PERSPECTIVE, perspective))
 
 
 def _by_target(counts: Counts, targets: Mapping[str, Target], sets: Mapping[int, TargetSet]) -> dict[_Key, list[int]]:

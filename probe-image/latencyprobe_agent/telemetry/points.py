@@ -91,6 +91,15 @@ def _parts(points: Iterable[Point]) -> Iterator[tuple[object, Metric, list[Point
                 yield observed, metric, series[first : first + _POINTS]
 
 
+def _is_of_target(labels: Labels) -> bool:
+    return bool(labels) and labels[0][0] is names.PROBE
+
+
+def _whose(metric: str, labels: Labels) -> Labels:
+    """Return the labels that all series of the same target begin with, or of the same definition of an objective."""
+    return labels[:-1] if metric == names.SLO_EVENTS.name else labels[:_OF_TARGET]
+
+
 def _kept(point: Point) -> Point:
     """Return a point that stays as it is while its series is counted on."""
     value = point.value
@@ -111,12 +120,17 @@ class MetricRequests:
         if owners:
             self._before = {key: point for key, point in self._before.items() if key[0] not in owners}
 
-    def begin_anew(self, targets: Iterable[Labels], planned: Set[Labels], unix_ns: int) -> None:
+    def begin_anew(self, targets: Iterable[Labels], left: Set[Labels], unix_ns: int) -> None:
         """Let the totals of targets, which have been sent, count from this moment. `targets`: the labels that theirs
-        begin with; `planned`: those of all that are left."""
+        begin with; `left`: those of all targets that have totals, and all labels but the outcome of the events of
+        objectives that have."""
         anew = dict.fromkeys(targets, unix_ns)
-        self._anew_unix_ns = {one: at for one, at in (self._anew_unix_ns | anew).items() if one in planned}
-        self._before = {key: point for key, point in self._before.items() if key[2][:_OF_TARGET] not in anew}
+        self._anew_unix_ns = {one: at for one, at in (self._anew_unix_ns | anew).items() if one in left}
+        self._before = {
+            key: point
+            for key, point in self._before.items()
+            if not _is_of_target(key[2]) or (key[2][:_OF_TARGET] not in anew and _whose(*key[1:]) in left)
+        }
 
     def stepped_back(self, unix_ns: int) -> bool:
         """Return whether the wall clock has stepped back, to this moment, since the last export. Then nothing counts
