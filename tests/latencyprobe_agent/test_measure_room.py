@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latencyprobe.plan import Endpoint, NodePlan, Pod, Role, Target, TargetPod
+from latencyprobe.plan import Endpoint, NodePlan, Pod, Replicas, Role, Target, TargetPod
 from latencyprobe_agent.identity.cgroups import OF_POD
 from latencyprobe_agent.measure import room as room_
 from latencyprobe_agent.measure.matches import parts_of
@@ -47,6 +47,19 @@ def test_many_small_targets_lose_as_many_as_must_be():
 
     assert list(rules.refused) == [f"greedy/probe/t{i:02}" for i in range(10)]
     assert len(rules.rules) == 101
+
+
+def test_an_address_that_is_none_costs_its_own_target_and_not_the_plan():
+    ends, odd = (Endpoint("10.96.0.7", 80),), (Endpoint("10.96.0.7", 80), Endpoint("10.96.011.012", 80))
+    fields = {"pods": (TargetPod("shop", (80,)),), "callers": ("shop",)}
+    bank = of("bank", "cart", endpoints=ends, **fields)
+    dialled = of("shop", "dialled", endpoints=odd, **fields)
+    replica = of("shop", "replica", pods=fields["pods"], replicas=(Replicas(("shop",), odd),))
+    rules = compiled(plan_of(dialled, bank, replica))
+
+    assert list(rules.refused) == ["shop/probe/dialled", "shop/probe/replica"]
+    assert rules.refused["shop/probe/dialled"].startswith("callers dial it at '10.96.011.012', which is no address")
+    assert rules.rules == compiled(plan_of(bank)).rules
 
 
 def test_replicas_are_rules_too():

@@ -173,6 +173,28 @@ def test_what_cannot_be_a_pods_is_not_kept_of_a_slice() -> None:
         assert (found.endpoints, found.ports) == ((), ())
 
 
+def test_whatever_has_addresses_has_them_in_the_form_in_which_they_are_looked_up() -> None:
+    status = POD["status"] | {"podIPs": [{"ip": "10.0.0.01"}, {"ip": "FD00:0::1"}]}
+    assert decoding.pod(encoded(POD | {"status": status})).addresses == ("10.0.0.1", "fd00::1")
+    assert node_of(addresses=[{"type": "InternalIP", "address": "192.0.02.1"}]).addresses == ("192.0.2.1",)
+    raw = {
+        "metadata": {"name": "cart", "namespace": "shop"},
+        "spec": {"clusterIPs": ["10.96.011.012", "fd00:10:96:0:0:0:0:7"]},
+        "status": {"loadBalancer": {"ingress": [{"ip": "203.0.113.009"}]}},
+    }
+    service = decoding.service(encoded(raw))
+    assert (service.addresses, service.balancers) == (("10.96.11.12", "fd00:10:96::7"), ("203.0.113.9",))
+
+
+def test_an_endpoint_with_an_address_that_is_none_is_not_kept_without_it() -> None:
+    ref = {"kind": "Pod", "uid": "u1"}
+    stored = (["cart.example"], ["10.0.0.1", "x"], ["10.0.0.01"])
+    endpoints = [{"addresses": addresses, "targetRef": ref} for addresses in stored]
+    labels = {"kubernetes.io/service-name": "cart"}
+    raw = {"metadata": {"name": "cart-x", "namespace": "shop", "labels": labels}, "endpoints": endpoints}
+    assert decoding.slice_(encoded(raw)).endpoints == (SliceEndpoint("u1", ("10.0.0.1",)),)
+
+
 def test_namespace_allows_cluster_scope_by_its_label_alone() -> None:
     raw: dict[str, Any] = {"metadata": {"name": "shop", "labels": {"latencyprobe.dev/cluster-scope": "allowed"}}}
     assert decoding.namespace(encoded(raw)) == Namespace("shop", cluster_scope=True)

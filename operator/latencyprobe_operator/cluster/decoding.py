@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from latencyprobe_operator.cluster import wire
+from latencyprobe_operator.cluster.addresses import canonical
 from latencyprobe_operator.cluster.objects import Container, Namespace, Node, Pod, Service, Slice, SliceEndpoint, Taint
 from latencyprobe_operator.cluster.pod_text import Text, is_too_much
 from latencyprobe_operator.cluster.trouble import is_agent, trouble
@@ -85,7 +86,7 @@ def _running(bare: Pod, raw: wire.Pod) -> Pod:
     return replace(
         bare,
         labels=_labels(() if too_much else tuple(labels.items())),
-        addresses=tuple(ip.ip for ip in status.pod_ips or ()),
+        addresses=canonical(ip.ip for ip in status.pod_ips or ()),
         containers=(
             *(_container(c, ids.get(c.name, ""), text) for c in known if c.name in ids or c in (spec.containers or ())),
             *(Container(name, ids[name]) for name in extra),
@@ -125,7 +126,7 @@ def node(data: bytes | msgspec.Raw) -> Node:
     return Node(
         uid=raw.metadata.uid,
         name=_intern(raw.metadata.name),
-        addresses=tuple(a.address for a in raw.status.addresses or () if a.type in ("InternalIP", "ExternalIP")),
+        addresses=canonical(a.address for a in raw.status.addresses or () if a.type in ("InternalIP", "ExternalIP")),
         measure=labels.get(MEASURE_LABEL) == "true",
         taints=tuple(
             Taint(_intern(t.key), _intern(t.value), _intern(t.effect))
@@ -140,7 +141,7 @@ def node(data: bytes | msgspec.Raw) -> Node:
 def service(data: bytes | msgspec.Raw) -> Service:
     """Decode a Service. Of one that has no address of its own no port is dialled."""
     raw = _SERVICE.decode(data)
-    addresses = tuple(a for a in raw.spec.cluster_ips or () if a and a != "None")
+    addresses = canonical(raw.spec.cluster_ips or ())  # without `None`, a headless one's
     ports = raw.spec.ports or [] if addresses else []
     return Service(
         namespace=_intern(raw.metadata.namespace),
@@ -148,7 +149,7 @@ def service(data: bytes | msgspec.Raw) -> Service:
         addresses=addresses,
         ports=_ports(ports[:PORTS]),
         left_out=max(len(ports) - PORTS, 0),
-        balancers=tuple(one.ip for one in raw.status.load_balancer.ingress or () if one.ip),
+        balancers=canonical(one.ip for one in raw.status.load_balancer.ingress or ()),
     )
 
 
@@ -168,11 +169,13 @@ def slice_(data: bytes | msgspec.Raw) -> Slice:
 
 
 def _endpoints(endpoints: Iterable[wire.Endpoint]) -> Iterator[SliceEndpoint]:
-    """Yield what may be a pod's: it has an address of each family, and a UUID."""
+    """Yield what may be a pod's: it has an address of each family and nothing else for one, and a UUID."""
     for one in endpoints:
-        addresses, ref = tuple(one.addresses or ()), one.target_ref
-        if ref is not None and ref.kind == "Pod" and 0 < len(ref.uid) <= UID and len(addresses) <= FAMILIES:
-            yield SliceEndpoint(ref.uid, addresses)
+        stored, ref = one.addresses or (), one.target_ref
+        if ref is not None and ref.kind == "Pod" and 0 < len(ref.uid) <= UID and len(stored) <= FAMILIES:
+            addresses = canonical(stored)
+            if 0 < len(addresses) == len(stored):
+                yield SliceEndpoint(ref.uid, addresses)
 
 
 def _ports(ports: Iterable[wire.Port]) -> tuple[tuple[str, int], ...]:

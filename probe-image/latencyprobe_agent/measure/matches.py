@@ -3,6 +3,7 @@
 import ipaddress
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from itertools import chain
 from typing import NamedTuple, TypeVar
 
 from latencyprobe.plan import Endpoint, NodePlan, Role, Target
@@ -40,7 +41,7 @@ class _Asked(NamedTuple):
 
 def parts_of(plan: NodePlan, without: Set[str] = frozenset()) -> dict[str, tuple[Part, Part]]:
     """Return what the server's and the client's sockets of each pod (by uid), or of HOST, belong to; `without` these
-    targets (ids)."""
+    targets (ids). Raises ValueError for an endpoint of another whose address is none."""
     if plan.host:
         matches = _host_matches(target for target in plan.targets if target.id not in without)
         return {HOST: (_part(matches, RuleSide.LOCAL), _part(matches, RuleSide.PEER))}
@@ -54,7 +55,7 @@ def parts_of(plan: NodePlan, without: Set[str] = frozenset()) -> dict[str, tuple
             for number, replicas in enumerate(target.replicas):
                 for uid in replicas.pods:
                     asked[uid].append(_Asked(at, replicas=number))
-    ends = [frozenset(_ends(target.endpoints)) for target in plan.targets]
+    ends = [frozenset() if one.id in without else frozenset(_ends(one.endpoints)) for one in plan.targets]
     made: dict[tuple[_Asked, ...], tuple[Part, Part]] = {}
     for of_pod in map(tuple, asked.values()):
         if of_pod not in made:
@@ -81,6 +82,20 @@ def _parts(targets: Sequence[Target], asked: Iterable[_Asked], ends: Sequence[Se
                 matches[ANY_ADDRESS, port, side].add(target.id)
     server = _part(matches, RuleSide.LOCAL)
     return server._replace(replicas=_shared(replicas)), _part(matches, RuleSide.PEER)
+
+
+def unreadable(plan: NodePlan) -> dict[str, str]:
+    """Return the targets (ids) with an endpoint whose address is none, and what it is."""
+    found: dict[str, str] = {}
+    for target in plan.targets:
+        of_replicas = (endpoint for group in target.replicas for endpoint in group.endpoints or ())
+        for endpoint in chain(target.endpoints, of_replicas):
+            try:
+                packed(endpoint.address)
+            except ValueError:
+                found[target.id] = endpoint.address
+                break
+    return found
 
 
 def _ends(endpoints: Iterable[Endpoint]) -> Iterator[End]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from latencyprobe.plan import NodePlan
 from latencyprobe.shares import shares
 from latencyprobe_agent.identity.cgroups import OF_POD
-from latencyprobe_agent.measure.matches import Part, parts_of
+from latencyprobe_agent.measure.matches import Part, parts_of, unreadable
 from latencyprobe_agent.measure.tallies import Combinations, Rules, Tally
 
 
@@ -35,7 +35,15 @@ def fitting(plan: NodePlan, room: Room = ROOM) -> tuple[dict[str, tuple[Part, Pa
     who needs how much of what, and the remedy."""
     namespaces = {target.id: target.namespace for target in plan.targets}
     refused: dict[str, str] = {}
-    parts = parts_of(plan)
+    try:
+        parts = parts_of(plan)
+    except ValueError:  # parsed again here only, as a plan has thousands
+        refused = {
+            target: f"callers dial it at {address!r}, which is no address: give that Service another one, and please "
+            "report it, as the operator leaves these out"
+            for target, address in unreadable(plan).items()
+        }
+        parts = parts_of(plan, refused.keys())
     # rules first: there are never more combinations to look at than there is room for rules
     for tally, most in ((Rules, room.rules), (Combinations, room.sets)):
         if more := _left_out(tally(set(chain.from_iterable(parts.values())), most), namespaces):
