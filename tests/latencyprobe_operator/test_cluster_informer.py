@@ -3,7 +3,6 @@
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -15,72 +14,7 @@ from latencyprobe_operator.cluster.informer import Informer, Informers
 from latencyprobe_operator.cluster.loops import Loops
 from latencyprobe_operator.cluster.namespace_room import NamespaceRoom, size_of
 from latencyprobe_operator.cluster.state import ClusterState
-
-PODS = "/api/v1/pods"
-Script = Callable[[web.Request, web.StreamResponse], Awaitable[None]]
-
-
-def raw_pod(name: str, version: int = 1) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": "shop", "uid": f"uid-{name}", "resourceVersion": str(version)}
-    return {"metadata": metadata, "spec": {"nodeName": "n1", "containers": [{"name": "main"}]}, "status": {}}
-
-
-class FakePods:
-    """`lists`: one answer per list; `watches`: one script per watch, then silence."""
-
-    def __init__(self, lists: list[Any], watches: list[Script]) -> None:
-        self.lists, self.watches = lists, watches
-        self.asked: list[dict[str, str]] = []
-
-    async def handle(self, request: web.Request) -> web.StreamResponse:
-        self.asked.append(dict(request.query))
-        if "watch" not in request.query:
-            answer = self.lists.pop(0)
-            return answer if isinstance(answer, web.Response) else web.json_response(answer)
-        response = web.StreamResponse()
-        await response.prepare(request)
-        if self.watches:
-            await self.watches.pop(0)(request, response)
-        else:
-            await asyncio.sleep(60)
-        return response
-
-    @property
-    def versions(self) -> list[str]:
-        return [q["resourceVersion"] for q in self.asked if "watch" in q]
-
-
-def page(*names: str, version: int = 10, token: str = "") -> dict[str, Any]:
-    return {"metadata": {"resourceVersion": str(version), "continue": token}, "items": [raw_pod(n) for n in names]}
-
-
-def events(*them: tuple[str, dict[str, Any]], then_hang: bool = True) -> Script:
-    async def script(_: web.Request, response: web.StreamResponse) -> None:
-        for type_, item in them:
-            await response.write(json.dumps({"type": type_, "object": item}).encode() + b"\n")
-        if then_hang:
-            await asyncio.sleep(60)
-
-    return script
-
-
-def watched(make: Any, fake: FakePods, check: Callable[[Informer, ClusterState], Awaitable[None]], **kw: Any) -> None:
-    async def play() -> None:
-        state = ClusterState()
-        async with make.served([web.get(PODS, fake.handle)]) as api:
-            informer = Informer(api, "pods", state, lambda: None, **kw)
-            task = asyncio.create_task(informer.run())
-            try:
-                await check(informer, state)
-            finally:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-
-    asyncio.run(play())
-
-
-def names(state: ClusterState) -> set[str]:
-    return {pod.name for pod in state.pods()}
+from tests.latencyprobe_operator.fake_pods import PODS, FakePods, events, names, page, raw_pod, watched
 
 
 def test_pages_are_joined_and_the_watch_continues_from_the_last_one(make: Any) -> None:
@@ -179,50 +113,6 @@ def test_object_that_cannot_be_read_is_counted_and_the_rest_goes_on(make: Any) -
     async def check(informer: Informer, state: ClusterState) -> None:
         await make.until(lambda: names(state) == {"a", "b"})
         assert informer.signs.undecodable == 1
-
-    watched(make, fake, check)
-
-
-def test_event_that_is_cut_across_chunks_is_read_whole(make: Any) -> None:
-    async def script(_: web.Request, response: web.StreamResponse) -> None:
-        line = json.dumps({"type": "ADDED", "object": raw_pod("b", 11)}).encode() + b"\n"
-        for part in (line[:7], line[7:]):
-            await response.write(part)
-            await asyncio.sleep(0.05)
-        await asyncio.sleep(60)
-
-    fake = FakePods([page("a")], [script])
-
-    async def check(informer: Informer, state: ClusterState) -> None:
-        await make.until(lambda: names(state) == {"a", "b"})
-
-    watched(make, fake, check)
-
-
-def test_event_that_is_too_long_leads_to_a_new_list(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(informer_, "MAX_OBJECT_BYTES", 1000)
-
-    async def script(_: web.Request, response: web.StreamResponse) -> None:
-        await response.write(b"a" * 1001)
-        await asyncio.sleep(60)
-
-    fake = FakePods([page("a"), page("a", "b")], [script, events()])
-
-    async def check(_: Informer, state: ClusterState) -> None:
-        await make.until(lambda: names(state) == {"a", "b"})
-
-    watched(make, fake, check)
-
-
-def test_what_is_not_json_leads_to_a_new_list(make: Any) -> None:
-    async def script(_: web.Request, response: web.StreamResponse) -> None:
-        await response.write(b"<html>bad gateway</html>\n")
-        await asyncio.sleep(60)
-
-    fake = FakePods([page("a"), page("b", version=20)], [script])
-
-    async def check(informer: Informer, state: ClusterState) -> None:
-        await make.until(lambda: names(state) == {"b"})
 
     watched(make, fake, check)
 

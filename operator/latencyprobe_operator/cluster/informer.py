@@ -23,7 +23,7 @@ from latencyprobe_operator.cluster.decoding import Trimmed
 from latencyprobe_operator.cluster.loops import Loops
 from latencyprobe_operator.cluster.nesting import decoded
 from latencyprobe_operator.cluster.objects import Key
-from latencyprobe_operator.cluster.pages import pages
+from latencyprobe_operator.cluster.pages import PAGE_BYTES, pages
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ SILENCE_S = 110.0  # the API server's bookmarks come each minute; the first of a
 _SILENT = 0.75  # of it when a read has timed out: what came was noted later than it came
 STALE_S = 130.0  # two bookmarks and a reconnect: from here on what we know is of a time, and says so
 ENDS_AT_ONCE_S = 1.0
-MAX_OBJECT_BYTES = 8 << 20  # etcd stores at most 1.5 MiB; managed fields and JSON make it longer
+MAX_OBJECT_BYTES = PAGE_BYTES  # etcd stores at most 1.5 MiB; Go's JSON has six bytes for each `<` of it
 
 
 class Sink(Protocol):
@@ -157,10 +157,10 @@ class Informer:
             lines = Lines(MAX_OBJECT_BYTES)
             async for piece in answer.content.iter_any():
                 self.signs.received()
-                backoff.reset()
                 ended = lines.add(piece)
                 for line in filter(None, ended):
                     self._event(line)
+                    backoff.reset()
                 if ended:
                     self._changed()
 
