@@ -53,6 +53,23 @@ def test_init_container_is_known_while_it_runs_and_no_longer() -> None:
     assert containers({"terminated": {"exitCode": 0}}) == {"main": "", "restarting": ""}
 
 
+def test_port_name_is_the_port_that_services_find_by_it() -> None:
+    def ports(containers: list[Any], inits: list[Any]) -> tuple[tuple[tuple[str, int], ...], tuple[int, ...]]:
+        pod = decoding.pod(
+            encoded(POD | {"spec": {"nodeName": "n1", "containers": containers, "initContainers": inits}})
+        )
+        return pod.ports, pod.numbers
+
+    def container(port: int, **fields: Any) -> dict[str, Any]:
+        return {"name": f"c{port}", "ports": [{"name": "http", "containerPort": port, "protocol": "TCP"}], **fields}
+
+    main, exporter, setup = container(8080), container(9131), container(7000, restartPolicy=None)
+    sidecar = container(15001, restartPolicy="Always")
+    assert ports([main, exporter], []) == ((("http", 8080),), (8080, 9131)), "the first container's"
+    assert ports([main], [setup, sidecar]) == ((("http", 8080),), (8080, 15001)), "containers come before sidecars"
+    assert ports([{"name": "c"}], [setup, sidecar]) == ((("http", 15001),), (15001,)), "what ends serves nobody"
+
+
 def test_restarted_container_has_its_new_id() -> None:
     again = {"name": "main", "containerID": f"containerd://{'f' * 64}", "state": {"running": {}}, "restartCount": 1}
     again["lastState"] = {"terminated": {"exitCode": 1, "containerID": f"containerd://{'a' * 64}"}}

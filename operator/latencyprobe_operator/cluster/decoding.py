@@ -67,8 +67,10 @@ def _running(bare: Pod, raw: wire.Pod) -> Pod:
     """Return a pod that runs, or is about to, with what planning needs of it."""
     meta, spec, status = raw.metadata, raw.spec, raw.status
     ids = dict(_running_ids(status))
-    known = [*(spec.containers or ()), *(spec.init_containers or ())]
-    ports = [p for c in known for p in c.ports or () if p.protocol == "TCP"]
+    containers, inits = spec.containers or [], spec.init_containers or []
+    known = [*containers, *inits]
+    serving = [*containers, *(c for c in inits if c.restart_policy == "Always")]
+    ports = [p for c in serving for p in c.ports or () if p.protocol == "TCP"]
     extra = sorted(ids.keys() - {c.name for c in known})  # ephemeral containers: no spec that we read
     text, labels = Text(), meta.labels or {}
     if too_much := is_too_much(labels):
@@ -88,16 +90,25 @@ def _running(bare: Pod, raw: wire.Pod) -> Pod:
         labels=_labels(() if too_much else tuple(labels.items())),
         addresses=canonical(ip.ip for ip in status.pod_ips or ()),
         containers=(
-            *(_container(c, ids.get(c.name, ""), text) for c in known if c.name in ids or c in (spec.containers or ())),
+            *(_container(c, ids.get(c.name, ""), text) for c in known if c.name in ids or c in containers),
             *(Container(name, ids[name]) for name in extra),
         ),
-        ports=_shared(tuple((_intern(p.name), p.container_port) for p in ports if p.name)),
+        ports=_shared(_by_name(ports)),
         numbers=_shared(tuple(sorted({p.container_port for p in ports}))),
         attributes=_shared(attributes),
         host_network=spec.host_network,
         unselectable=too_much,
         left_out=text.left_out,
     )
+
+
+def _by_name(ports: Iterable[wire.Port]) -> tuple[tuple[str, int], ...]:
+    """Return ports with names: the first of a name, as for a Service (FindPort of k8s.io/endpointslice)."""
+    found: dict[str, int] = {}
+    for port in ports:
+        if port.name:
+            found.setdefault(_intern(port.name), port.container_port)
+    return tuple(found.items())
 
 
 def _container(raw: wire.Container, id_: str, text: Text) -> Container:

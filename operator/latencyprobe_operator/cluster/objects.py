@@ -39,11 +39,11 @@ class Trouble(_Trimmed, frozen=True):
 
 
 class Pod(_Trimmed, frozen=True):
-    """A pod. `ports`: named TCP container ports; `numbers`: all declared TCP ones. `attributes`: annotations
-    `resource.opentelemetry.io/*` without the prefix. `terminal`: it ended (its address may belong to another by now).
-    `terminating`: deletion was asked for; it may still answer. `left_out`: what of its text is too much to be
-    kept; `unselectable`: that is so of its labels, so nobody can tell which selectors mean it. Of an agent's pod alone:
-    `meant_for`, the node that it is made for, and `trouble`, why it does not run there."""
+    """A pod. `ports`: named TCP ports of its containers and sidecars; `numbers`: all TCP ones that these declare.
+    `attributes`: annotations `resource.opentelemetry.io/*` without the prefix. `terminal`: it ended (its address may
+    belong to another by now). `terminating`: deletion was asked for; it may still answer. `left_out`: what of its text
+    is too much to be kept; `unselectable`: that is so of its labels, so nobody can tell which selectors mean it. Of an
+    agent's pod alone: `meant_for`, the node that it is made for, and `trouble`, why it does not run there."""
 
     uid: str
     namespace: str

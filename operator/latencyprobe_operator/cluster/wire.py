@@ -57,10 +57,11 @@ class Port(_Wire):
 
 
 class Container(_Wire):
-    """`spec.containers[]`, `spec.initContainers[]`."""
+    """`spec.containers[]`, `spec.initContainers[]`. `restart_policy`: `Always` makes a sidecar of the latter."""
 
     name: str
     image: str = ""
+    restart_policy: str | None = None
     env: list[Env] | None = None
     ports: list[Port] | None = None
 
