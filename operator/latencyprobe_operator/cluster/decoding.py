@@ -75,7 +75,8 @@ def _running(bare: Pod, raw: wire.Pod) -> Pod:
     text, labels = Text(), meta.labels or {}
     if too_much := is_too_much(labels):
         text.omit("labels")
-    kept = text.items("containers", [*known, *extra], lambda one: one if isinstance(one, str) else one.name)
+    every: list[wire.Container | str] = [*known, *extra]
+    kept = text.items("containers", every, lambda one: one if isinstance(one, str) else one.name)
     known, extra = known[: len(kept)], extra[: max(len(kept) - len(known), 0)]
     ports = text.items("ports", ports, lambda port: port.name or "")
     attributes = text.pairs(
