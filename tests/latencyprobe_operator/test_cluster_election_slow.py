@@ -1,5 +1,4 @@
-"""The Lease of an API server that takes its time, in played time: whoever waits, waits no longer than until the next turn
-of the event loop."""
+"""The Lease of an API server that takes its time, in played time, which passes when nobody has anything left to do."""
 
 import asyncio
 import json
@@ -19,7 +18,7 @@ from latencyprobe_operator.cluster.election import Claim, Lease
 
 
 class PlayedTime(selectors.SelectSelector):
-    """Passes when an event loop has nothing to do."""
+    """The selector of an event loop, and its clock."""
 
     s = 1000.0
 
@@ -42,8 +41,8 @@ def play(scene: Callable[[PlayedTime], Coroutine[Any, Any, None]]) -> None:
 
 
 class Slow:
-    """An API server with one Lease. `delays_s`: until it has carried a call out, and from then until its answer is here;
-    what nobody waits for any more it carries out too."""
+    """An API server with one Lease. `delays_s`: until it has carried a call out, and from then until its answer is
+    here; what nobody waits for any more it carries out too."""
 
     def __init__(self, delays_s: Iterator[float], spec: Mapping[str, Any]) -> None:
         self.lease: dict[str, Any] = {"metadata": {"resourceVersion": 1}, "spec": dict(spec)}
@@ -88,6 +87,11 @@ def kept(api: Slow, claim: Claim) -> asyncio.Task[NoReturn]:
     return asyncio.create_task(Lease(connect, claim)._keep())
 
 
+async def lease_is_ours(claim: Claim) -> None:
+    while not claim.term:  # noqa: ASYNC110 - played time
+        await asyncio.sleep(0.1)
+
+
 async def ended(*tasks: asyncio.Task[NoReturn]) -> None:
     for task in tasks:
         task.cancel()
@@ -121,8 +125,7 @@ def test_where_one_look_gets_no_answer_the_next_one_has_the_lease_within_20_s() 
         api, claim = Slow(delays_s, spec), Claim("ops", "me", clock=time)
         keeping = kept(api, claim)
         began_s = time.s
-        while not claim.term:
-            await asyncio.sleep(0.1)
+        await lease_is_ours(claim)
         assert 17 < time.s - began_s < 20
         await ended(keeping)
 
