@@ -130,6 +130,24 @@ def test_who_asked_is_told_when_the_callers_agent_measures_something_else(world:
     assert told == [{web_address}]
 
 
+def test_who_asked_is_told_with_anybodys_status_when_the_callers_agent_has_fallen_silent(
+    world: World, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("latencyprobe_operator.plan.client_halves.LOOK_S", 0.0)
+    agents, plan_of = world.planned.agents, world.planned.planner.plan_of
+    (web_address,) = next(p.addresses for p in world.planned.state.pods("shop") if p.name == "web-1")
+    for node in ("n1", "n2"):
+        world.answers.status(node, make.status(plan_of(node).generation))
+    told: list[Set[str]] = []
+    world.answers.moved = Moved(told.append)
+    agents.of["n2"] = replace(agents.of["n2"], reported_s=float("-inf"))
+    for _ in range(2):
+        world.answers.status("n1", make.status(plan_of("n1").generation))
+    assert told == [{web_address}]
+    answer = world.identities("n1", IdentityRequest((web_address,)))
+    assert (answer.identities[0].measured, answer.valid_s) == ((), answers_.UNSETTLED_VALID_S)
+
+
 def test_an_agent_that_moves_its_callers_all_the_time_is_told_of_once_in_some_seconds(world: World, make: Any) -> None:
     told: list[Set[str]] = []
     now_s = [0.0]

@@ -75,6 +75,9 @@ def test_callers_that_are_measured_for_other_targets_than_before_are_named(make:
     assert reported("n2", make.status(plan.generation), plan, 2.0) == frozenset()
     assert reported("n2", make.status(plan.generation, error="no BTF"), plan, 3.0) == frozenset()
     assert reported("n2", make.status(plan.generation), plan, 4.0) == frozenset(), "nor does the end of an error"
+    alone = make.status(plan.generation, safe_mode="it crashed twice")
+    assert [reported("n2", alone, plan, at_s) for at_s in (4.0, 4.1)] == [{"10.0.0.7"}, frozenset()]
+    assert reported("n2", make.status(plan.generation), plan, 4.2) == {"10.0.0.7"}, "safe mode has ended"
     empty = msgspec.structs.replace(plan, generation=plan.generation + 1, targets=())
     assert reported("n2", make.status(empty.generation), empty, 5.0) == {"10.0.0.7"}
 

@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from latencyprobe.wire import STATUS_S
 from latencyprobe_operator.plan import client_halves as client_halves_
-from latencyprobe_operator.plan.client_halves import NAMED, ClientHalves
+from latencyprobe_operator.plan.agents import MISSED
+from latencyprobe_operator.plan.client_halves import LOOK_S, NAMED, ClientHalves
 
 WEB = "uid-shop-web-1"
 CART = "shop/checkout/cart"
@@ -35,6 +37,39 @@ def test_agent_that_reports_an_error_measures_nothing_until_it_is_well(planned: 
     planned.report("n2", 6, error="no BTF", reason="KernelUnsupported")
     assert (halves.measured("n2", WEB), halves.awaited("n2", WEB)) == ((), True)
     planned.report("n2", 8)
+    assert halves.measured("n2", WEB) == (CART,)
+
+
+def test_agent_that_is_silent_measures_nothing_until_it_reports_and_its_callers_are_named_once(make: Any) -> None:
+    planned = make.planned(make.pod("cart-1"), make.pod("web-1", node="n2", addresses=("10.0.0.7",)))
+    halves, silent_s = ClientHalves(planned.planner, planned.agents), 5 + MISSED * STATUS_S
+    planned.report("n2", 5)
+    assert halves.fallen_silent(silent_s) == {}
+    assert halves.measured("n2", WEB) == (CART,)
+    assert halves.fallen_silent(silent_s + LOOK_S) == {"n2": {"10.0.0.7"}}
+    assert (halves.measured("n2", WEB), halves.awaited("n2", WEB)) == ((), True), "it may be back at any time"
+    assert halves.fallen_silent(silent_s + 2 * LOOK_S) == {}, "they are known"
+    planned.report("n2", silent_s + 60)
+    assert halves.measured("n2", WEB) == (CART,)
+    assert halves.fallen_silent(2 * silent_s + 60) == {"n2": {"10.0.0.7"}}, "again"
+
+
+def test_of_a_zone_that_falls_silent_some_are_looked_at_at_once(make: Any) -> None:
+    pods = [make.pod(f"web-{i}", node=f"n{i}") for i in range(25)]
+    planned = make.planned(make.pod("cart-1"), *pods)
+    halves = ClientHalves(planned.planner, planned.agents)
+    for pod in pods:
+        planned.report(pod.node, 5)
+    found = [halves.fallen_silent(3600) for _ in range(4)]
+    assert [len(some) for some in found] == [10, 10, 5, 0]
+    assert {node for some in found for node in some} == {pod.node for pod in pods}
+
+
+def test_agent_in_safe_mode_measures_nothing_for_spans_and_is_not_awaited(planned: Any) -> None:
+    halves = ClientHalves(planned.planner, planned.agents)
+    planned.report("n2", 5, safe_mode="it crashed twice")
+    assert (halves.measured("n2", WEB), halves.awaited("n2", WEB)) == ((), False), "who asked is told when it ends"
+    planned.report("n2", 6)
     assert halves.measured("n2", WEB) == (CART,)
 
 

@@ -56,11 +56,14 @@ class Answers:
         self.moved = Moved(streams.forget)
 
     def status(self, node: str, status: AgentStatus) -> None:
-        """Take an agent's status. While thousands come back, each with callers that all of them asked about, nobody is
-        told of a first status: the answers before it were valid for a short time only."""
+        """Take an agent's status, and note who has fallen silent. While thousands come back, each with callers that all
+        of them asked about, nobody is told of a first status: the answers before it were valid for a short time only.
+        """
         now_s, first = time.monotonic(), node not in self._agents.applied
         moved = self._agents.reported(node, status, self._planner.plan_of(node), now_s)
         self.moved.add(node, moved if not first or self._unsettled_s == UNSETTLED_VALID_S else frozenset())
+        for silent, callers in self.client_halves.fallen_silent(now_s).items():
+            self.moved.add(silent, callers)
         self._deliveries.followed(node, status.generation, now_s)
         self._on_report()
 

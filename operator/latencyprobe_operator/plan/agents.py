@@ -58,8 +58,9 @@ class Agents:
 
     def reported(self, node: str, status: AgentStatus, plan: NodePlan, now_s: float) -> frozenset[str]:
         """Take a report. `plan`: the node's current one. Returns the addresses of callers of which other targets are
-        measured than before. An error moves none: who asks meanwhile is answered accordingly, and for a short time."""
-        before = self.applied.get(node)
+        measured than before. An error moves none: who asks meanwhile is answered accordingly, and for a short time;
+        safe mode does, as it lasts."""
+        before = self._spans_by(node)
         classes = {target.id: target.classes for target in status.targets}
         self.of[node] = Agent(status, now_s, classes, self._pause_s())
         (self.remarkable.add if _remarkable(status) else self.remarkable.discard)(node)
@@ -72,7 +73,15 @@ class Agents:
             self._awaited.pop(node, None)
         elif status.generation >= awaited.generation or awaited is plan:
             self._awaited[node] = plan
-        return _moved(before, self.applied.get(node))
+        return moved(before, self._spans_by(node))
+
+    def counts_alone(self, node: str) -> bool:
+        """Return whether a node's agent is in safe mode: it makes no spans, for an hour or so."""
+        agent = self.of.get(node)
+        return agent is not None and agent.status.safe_mode != ""
+
+    def _spans_by(self, node: str) -> NodePlan | None:
+        return None if self.counts_alone(node) else self.applied.get(node)
 
     def refused(self, node: str, why: str) -> None:
         """Remember why an agent that called itself this node's was turned away."""
@@ -84,7 +93,7 @@ class Agents:
         self._planned_at.update(dict.fromkeys(nodes, now_s))
         self._expected_since = {node: self._expected_since.get(node, now_s) for node in expected}
         for node in self.of.keys() - expected:
-            if self._is_silent(self.of[node], now_s):
+            if self.is_silent(self.of[node], now_s):
                 del self.of[node]
                 self.remarkable.discard(node)
         for by_node in (self._planned_at, self.applied, self.refusals, self._targets, self._awaited):
@@ -92,12 +101,12 @@ class Agents:
                 del by_node[node]
         for node in self._ready_since.keys() - expected:
             del self._ready_since[node]
-        return frozenset().union(*(_moved(plan, None) for plan in ended))
+        return frozenset().union(*(moved(plan, None) for plan in ended))
 
     def state(self, node: str, plan: NodePlan, now_s: float) -> NodeState:
         """Return what a node that must measure does."""
         agent = self.of.get(node)
-        if agent is None or self._is_silent(agent, now_s):
+        if agent is None or self.is_silent(agent, now_s):
             young = now_s - self._expected_since.get(node, now_s) < STARTING_S
             return NodeState.STARTING if young and node not in self._ready_since else NodeState.MISSING
         if agent.status.error:
@@ -117,7 +126,7 @@ class Agents:
             return self._ready_since[node]
         return self._expected_since.get(node, math.inf) + STARTING_S
 
-    def _is_silent(self, agent: Agent, now_s: float) -> bool:
+    def is_silent(self, agent: Agent, now_s: float) -> bool:
         """Return whether an agent has missed its reports, by the longer of two pauses: what it was told when it sent
         the last one, and what it may have been told since."""
         return now_s - agent.reported_s > MISSED * max(agent.pause_s, self._pause_s())
@@ -142,7 +151,7 @@ def _remarkable(status: AgentStatus) -> bool:
     return any(said) or any(target.refused for target in status.targets)
 
 
-def _moved(before: NodePlan | None, after: NodePlan | None) -> frozenset[str]:
+def moved(before: NodePlan | None, after: NodePlan | None) -> frozenset[str]:
     """Return the addresses of pods whose client halves are measured for other targets by one plan than by the other."""
     if before is after:
         return frozenset()
