@@ -60,6 +60,8 @@ SUBJECTS = {  # of tests that are about several modules, about none, or about on
         "app_outages",
         "app_store",
         "cluster_election_handovers",
+        "cluster_election_slow",
+        "cluster_informer_lines",
         "directory_asked_room",
         "directory_ingest_away",
         "directory_ingest_kills",
