@@ -162,8 +162,11 @@ def _with_reason(found: Verdict, incomplete: str) -> Verdict:
 def _judge(store: Counts, objective: Objective, asked: _Asked, nodes_missing: int) -> Verdict:
     when, kept = asked.when, asked.horizons()
     key, now, until = objective.key, when.now, when.until
-    row = store.read(key, now - WINDOW_S[objective.window], until)
+    begin = now - WINDOW_S[objective.window]
+    row = store.read(key, begin, until)
     whole = Events(row.good, row.bad)
+    if not whole.total and (why := store.why_none(key, begin, until)):
+        raise StoreError(why)
     lengths = (length_s for length_s in windows_needed(objective) if length_s >= (when.past_rows_s or 0))
     burned = {length_s: store.events(key, now - length_s, until) for length_s in lengths}
     verdict = evaluate(objective, row, burned)

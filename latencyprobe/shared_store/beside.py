@@ -7,7 +7,7 @@ same events or absent: where our own store has seen less of the window, or canno
 from msgspec.structs import replace
 
 from latencyprobe.errors import StoreError
-from latencyprobe.shared_store.counts import NothingStored, PrometheusCounts
+from latencyprobe.shared_store.counts import PrometheusCounts
 from latencyprobe.sli import SliRow
 from latencyprobe.slo.evaluate import COMPLETE_FROM, Events
 from latencyprobe.slo.objective import ObjectiveKey
@@ -47,6 +47,12 @@ class Beside:
         """Return how finely the shared store tells."""
         return self._shared.horizons()
 
+    def why_none(self, key: ObjectiveKey, since: int, until: int) -> str:
+        """Return why events of a window may be missing in the shared store; where our own has none either, there were
+        none."""
+        _, explained = self._both(key, since, until)
+        return "" if explained else self._shared.why_none(key, since, until)
+
     def untold(self, key: ObjectiveKey, since: int, until: int) -> tuple[str, ...]:
         """Return what of a Result neither knows."""
         _, explained = self._both(key, since, until)
@@ -56,15 +62,7 @@ class Beside:
         """Return the row of a window, and whether our own store explains it."""
         at = (key, since, until)
         if at not in self._rows:
-            own = self._own_row(*at)
-            try:
-                row = self._shared.read(*at)
-            except NothingStored:
-                if own is None or own.good + own.bad:
-                    raise
-                self._rows[at] = own, True  # nobody has seen an event: there was none
-            else:
-                self._rows[at] = _explained(row, own)
+            self._rows[at] = _explained(self._shared.read(*at), self._own_row(*at))
         return self._rows[at]
 
     def _own_row(self, key: ObjectiveKey, since: int, until: int) -> SliRow | None:

@@ -31,15 +31,11 @@ _QUANTILES = "quantiles"
 T = TypeVar("T")
 
 
-class NothingStored(StoreError):  # noqa: N818 - what is the matter
-    """The server has nothing of a namespace in a window."""
-
-
 class PrometheusCounts:
     """Counts of a shared store for one evaluation: what all objectives of a namespace have in a window is asked once.
 
     `since`: what is known from earlier ones of when series began. Raises StoreError: with the reason `FAILED` where the
-    server cannot be used, without one (NothingStored) where it has nothing of a namespace.
+    server cannot be used, without one where an answer is none that we know.
     """
 
     def __init__(
@@ -70,14 +66,8 @@ class PrometheusCounts:
         return self._since[key]
 
     def read(self, key: ObjectiveKey, since: int, until: int, *, exemplars: bool = True) -> SliRow:
-        """Return what metrics carry of a window (Unix s): events, their durations, turns that are none; no exemplars.
-        Raises NothingStored, and StoreError where the server does not answer."""
+        """Return what metrics carry of a window (Unix s): events, their durations, and turns that are none."""
         counted = self._counted(key.namespace, since, until)
-        if not counted:
-            raise NothingStored(
-                f"{self._client.url}: no {counters.EVENTS} of namespace {key.namespace} in this window: no traffic "
-                "yet, or the agents' metrics (otlp.endpoint) do not arrive there, or not under these names"
-            )
         identity = Identity.of(key)
         if identity not in counted:
             return SliRow(*key, minute=since)
@@ -116,6 +106,15 @@ class PrometheusCounts:
     def horizons(self) -> Horizons:
         """Return that it tells by the minute of all that it holds."""
         return Horizons()
+
+    def why_none(self, key: ObjectiveKey, since: int, until: int) -> str:
+        """Return why events of a window may be missing where the server has none of the whole namespace."""
+        if self._counted(key.namespace, since, until):
+            return ""
+        return (
+            f"{self._client.url}: no {counters.EVENTS} of namespace {key.namespace} in this window: no traffic "
+            "yet, or the agents' metrics (otlp.endpoint) do not arrive there, or not under these names"
+        )
 
     def untold(self, key: ObjectiveKey, since: int, until: int) -> tuple[str, ...]:
         """Return what of a Result this store does not know of a window."""

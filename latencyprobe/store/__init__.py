@@ -34,6 +34,9 @@ class Counts(Protocol):
     def horizons(self) -> Horizons:
         """Return from when on (Unix s) it tells by the minute, by the hour, and at all."""
 
+    def why_none(self, key: ObjectiveKey, since: int, until: int) -> str:
+        """Return why events of a window may be missing of which it has none at all; empty where there were none."""
+
     def untold(self, key: ObjectiveKey, since: int, until: int) -> tuple[str, ...]:
         """Return which fields of a Result (report/model.py) the store does not know of a window."""
 

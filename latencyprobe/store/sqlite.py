@@ -224,6 +224,10 @@ class SqliteStore:
             kept = self._horizons()
         return kept._replace(days=max(kept.days, first or 0))
 
+    def why_none(self, key: ObjectiveKey, since: int, until: int) -> str:
+        """Return nothing: what is not here was not counted."""
+        return ""
+
     def untold(self, key: ObjectiveKey, since: int, until: int) -> tuple[str, ...]:
         """Return nothing: all that a report tells is here."""
         return ()

@@ -22,7 +22,7 @@ from latencyprobe.sli import SliRow
 from latencyprobe.slo.evaluate import Events
 from latencyprobe.slo.objective import ObjectiveKey
 from latencyprobe.store import Counts
-from tests.latencyprobe.shared_events import KEY, NOW, OBJECTIVE, Log, good_and_bad, other
+from tests.latencyprobe.shared_events import EVENTS, KEY, NOW, OBJECTIVE, Log, good_and_bad, other
 from tests.latencyprobe.store_rows import DAY_S, HOUR_S
 from tests.support.native_writes import FEATURES, write
 from tests.support.prometheus import (
@@ -135,7 +135,7 @@ def test_nothing_of_others_is_counted(tmp_path: Path, started: Started) -> None:
             other(perspective="Client"),
         )
         for series in Log(60, seed=8).series(key)
-        if series.name == "latencyprobe_slo_events_total"
+        if series.name == EVENTS
     ]
     with log.store(tmp_path / "sli.db") as own, started(tmp_path / "server", log, more) as server:
         asked = counts(server)
@@ -216,6 +216,28 @@ def test_a_namespace_without_series_is_told(tmp_path: Path) -> None:
         (found,) = build.build(counts(server), [OBJECTIVE], NOW + 30 * DAY_S).results
         assert found.state == "Incomplete"
         assert "no latencyprobe_slo_events_total of namespace shop in this window: no traffic yet, or" in found.reason
+
+
+@needs_prometheus
+def test_a_side_figure_without_samples_takes_no_verdict_away(tmp_path: Path) -> None:
+    log, day = Log(60, outage=range(60)), replace(OBJECTIVE, window="1d")
+    began = [
+        Series(series.name, {**series.labels, "node": "2"}, [(NOW - 9 * DAY_S, 0), (NOW - 9 * DAY_S + 60, 9)])
+        for series in log.series()
+        if series.name == EVENTS
+    ]
+    with prometheus(tmp_path, openmetrics([*log.series(), *began])) as server:
+        asked = PrometheusCounts(Client(Settings(server.url)), clock=lambda: NOW)
+        assert (NOW - 9 * DAY_S, 0) == (asked.since(KEY), asked.events(KEY, NOW - 8 * DAY_S, NOW - 7 * DAY_S).total)
+        found = [
+            build.build(asked, [day], NOW).results[0],  # nothing on the day a week before
+            build.build(asked, [day], NOW + 600).results[0],  # nor in the last full minutes
+            build.build(asked, [day], NOW + 600, since_s=300).results[0],
+        ]
+    assert [(one.state, one.reason) for one in found] == [("Violated", "")] * 3
+    near(found[0].events, log.total, "the day")
+    assert (found[1].now, found[0].week_before) == (None, None)
+    assert (found[2].events, found[2].window_events) == (0, found[1].events)
 
 
 @needs_prometheus

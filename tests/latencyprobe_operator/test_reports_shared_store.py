@@ -47,8 +47,8 @@ class World:
         self.file = folder / "sli.db"
         self.failures: Counter[str] = Counter()
 
-    def exported(self, good: int, bad: int) -> str:
-        """Counters that had so many events in the last two hours."""
+    def exported(self, good: int, bad: int, ago_s: int = 0) -> str:
+        """Counters that had so many events in two hours, which ended so long ago."""
         key = self.objective.key
         labels = {
             "latencyprobe_probe_namespace": key.namespace,
@@ -62,7 +62,7 @@ class World:
             Series(
                 "latencyprobe_slo_events_total",
                 labels | {"latencyprobe_outcome": outcome},
-                [(self.now - 7200 + 60 * i, events * i // 120) for i in range(121)],
+                [(self.now - ago_s - 7200 + 60 * i, events * i // 120) for i in range(121)],
             )
             for outcome, events in (("good", good), ("bad", bad))
         )
@@ -109,6 +109,15 @@ def test_the_shared_store_judges_and_our_own_explains(world: World, tmp_path: Pa
     assert [(one["stage"], one["events"]) for one in figures["badByStage"]] == [("process", 100)], "ours"
     assert "untold" not in figures
     assert "reason" not in figures
+
+
+@needs_prometheus
+def test_exports_that_have_stalled_for_minutes_take_no_verdict_away(world: World, tmp_path: Path) -> None:
+    latest = SliRow(*world.objective.key, minute=(world.now - 120) // 60 * 60, good=2, bad=1)
+    with prometheus(tmp_path / "server", world.exported(good=890, bad=110, ago_s=480)) as server:
+        figures, _ = world.turn(server.url, lambda thread: thread.run(thread.store.add, [latest]))
+    assert (figures["state"], "reason" in figures) == ("Violated", False)
+    assert 105 <= figures["bad"] <= 112
 
 
 @needs_prometheus
