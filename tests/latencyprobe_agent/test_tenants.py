@@ -178,7 +178,7 @@ def test_reports_of_ten_tenants_with_equal_names_have_their_own_counts_and_names
         store.add(row for probe in probes for row in rows(probe))
         documents.define(store, probes)
         for tenant, owners in documents.by_namespace(probes).items():
-            report = documents.evaluate(store, owners, NOW)
+            report = documents.evaluate(store, owners, NOW).report
             assert canaries(report) == own(tenant)
             assert {1001 + TENANTS.index(tenant)} == {result["events"] for result in report["results"]}
             assert len(report["results"]) == 2

@@ -25,7 +25,7 @@ def evaluated(path: Path, *probes: Any, good: int = 200, now: int = NOW) -> dict
                 store.add([SliRow(*objective.key, minute=now // 60 * 60 - 60, good=good, coverage=coverage)])
         reports.define(store, probes)
         return {
-            namespace: reports.evaluate(store, owners, now)
+            namespace: reports.evaluate(store, owners, now).report
             for namespace, owners in reports.by_namespace(probes).items()
         }
 
@@ -58,7 +58,7 @@ def test_report_says_which_version_of_the_operator_made_it_and_readers_keep_it(m
 def test_report_differs_by_its_figures_and_not_by_its_time(make: Any, tmp_path: Path) -> None:
     first = evaluated(tmp_path / "s1", make.probe())["shop"]
     with SqliteStore(tmp_path / "s1", clock=lambda: NOW + 20) as store:
-        later = reports.evaluate(store, [make.probe()], NOW + 20)
+        later = reports.evaluate(store, [make.probe()], NOW + 20).report
     more = evaluated(tmp_path / "s2", make.probe(), good=300)["shop"]
     assert first["results"][0]["updated"] != later["results"][0]["updated"]
     assert not reports.differs(later, first)
@@ -69,7 +69,7 @@ def test_report_differs_by_its_figures_and_not_by_its_time(make: Any, tmp_path: 
 def test_report_that_stays_the_same_is_written_before_a_reader_warns(make: Any, tmp_path: Path) -> None:
     first = evaluated(tmp_path / "s", make.probe())["shop"]
     with SqliteStore(tmp_path / "s", clock=lambda: NOW + 120) as store:
-        after = {s: reports.evaluate(store, [make.probe()], NOW + s) for s in (60, 120)}
+        after = {s: reports.evaluate(store, [make.probe()], NOW + s).report for s in (60, 120)}
     assert {60: False, 120: True} == {s: reports.differs(one, first) for s, one in after.items()}
     assert reports.RENEW_NS // 10**9 + MINUTE_S < STALE_S, "with a late evaluation"
 
@@ -87,5 +87,5 @@ def test_definitions_follow_the_probes(make: Any, tmp_path: Path) -> None:
 def test_report_of_a_clock_that_was_ahead_is_written_again_when_it_is_right(make: Any, tmp_path: Path) -> None:
     right = evaluated(tmp_path / "s", make.probe())["shop"]
     with SqliteStore(tmp_path / "s", clock=lambda: NOW + 120) as store:
-        ahead = reports.evaluate(store, [make.probe()], NOW + 120)
+        ahead = reports.evaluate(store, [make.probe()], NOW + 120).report
     assert reports.differs(right, ahead)

@@ -8,12 +8,18 @@ from typing import Any
 import msgspec
 import pytest
 
+from latencyprobe.errors import StoreError
+from latencyprobe.report import room
 from latencyprobe.sli import Coverage, SliRow
+from latencyprobe.slo.objective import objectives
 from latencyprobe.store import SqliteStore
 from latencyprobe_operator.cluster.loops import Trigger
 from latencyprobe_operator.cluster.objects import Namespace
 from latencyprobe_operator.reports import evaluation as evaluation_
 from latencyprobe_operator.reports.evaluation import Edits
+from latencyprobe_operator.status.placement import Placement
+from latencyprobe_operator.status.registry import Entry
+from latencyprobe_operator.status.status import status
 from tests.latencyprobe_operator.evaluation_world import KEY, MINUTE, World, player
 
 
@@ -170,5 +176,58 @@ def test_why_a_latencyprobe_is_not_measured_is_told_in_its_results_while_it_is_n
             (figures,) = world.evaluation.figures(KEY)
             told.append(figures.get("notMeasured"))
         assert told == [("Suspended: " + 300 * "x")[:256], None]
+
+    play(scene)
+
+
+def test_a_status_has_the_objectives_for_which_the_report_has_no_room(
+    play: Callable[..., None], make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene(world: World) -> None:
+        names = ("fast", "faster", "broken", "quiet")
+        planned = make.planned(make.pod("cart-1"), name="crowded", objectives=[
+            {"name": name, "target": "cart", "threshold": "25ms", "goal": "99"} for name in names
+        ])  # fmt: skip
+        world.probes |= {("shop", "crowded"): planned.probe}
+        coverage = Coverage(seen=200, measured_ms=60_000, expected_ms=60_000)
+        rows = [
+            SliRow(*one.key, minute=MINUTE - 60, good=200 - bad, bad=bad, dominant={"process": bad}, coverage=coverage)
+            for one, bad in zip(objectives(planned.probe), (1, 50, 0), strict=False)
+        ]
+        rows = [msgspec.structs.replace(row, histogram={1: 200}) for row in rows]
+        await world.store_thread.run(world.store_thread.store.add, rows)
+
+        async def told() -> tuple[Any, dict[str, int]]:
+            before = dict(world.evaluation.counts)
+            await world.evaluation.turn()
+            found = status(
+                Entry(planned.probe.uid, 1, probe=planned.probe),
+                planned.resolved,
+                states={},
+                agents=planned.agents,
+                figures=world.evaluation.figures(("shop", "crowded")),
+                previous=None,
+                now="2026-01-01T00:00:00Z",
+                placement=Placement(planned.state, "lp-agents", ()),
+            )
+            return found, {name: count - before.get(name, 0) for name, count in world.evaluation.counts.items()}
+
+        real = SqliteStore.read
+
+        def read(store: SqliteStore, key: Any, *window: int, **more: bool) -> SliRow:
+            if key.objective == "broken":
+                raise StoreError("its counts are broken")
+            return real(store, key, *window, **more)
+
+        monkeypatch.setattr(SqliteStore, "read", read)
+        whole = await told()
+        monkeypatch.setattr(room, "MAX_RESULTS", 0)
+        without = await told()
+        assert world.evaluation.reports["shop"]["omitted"] == 5
+        assert without == whole
+        assert whole[1] == {"ok": 4, "failed": 1}
+        assert [one["name"] for one in whole[0]["objectives"]] == ["faster", "broken", "quiet", "fast"]
+        assert ("Violated", "process") == (whole[0]["slo"], whole[0]["burnedBy"])
+        assert "p99" in whole[0]
 
     play(scene)

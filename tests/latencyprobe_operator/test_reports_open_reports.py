@@ -29,7 +29,7 @@ def evaluated(path: Path, probe: Any, **counts: int) -> dict[str, Any]:
             coverage = Coverage(seen=sum(counts.values()), measured_ms=60_000, expected_ms=60_000)
             store.add([SliRow(*objective.key, minute=NOW // 60 * 60 - 60, coverage=coverage, **counts)])
         documents.define(store, [probe])
-        return documents.evaluate(store, [probe], NOW)
+        return documents.evaluate(store, [probe], NOW).report
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from latencyprobe.report import build, room
+from latencyprobe.report.model import Result
 from latencyprobe.report.units import unix_ns
 from latencyprobe.slo.objective import Objective, ObjectiveKey, objectives
 from latencyprobe.spec import LatencyProbe
@@ -37,6 +38,14 @@ class Measured(NamedTuple):
 EVERYWHERE = Measured({}, {})
 
 
+class Evaluated(NamedTuple):
+    """Of one namespace: its LatencyReport, and by LatencyProbe the results of all objectives for its status, the worst
+    first. Those that the report has no room for have no more than a status tells."""
+
+    report: Document
+    figures: Mapping[str, list[Document]]
+
+
 def by_namespace(probes: Iterable[LatencyProbe]) -> dict[str, list[LatencyProbe]]:
     """Group LatencyProbes by namespace."""
     grouped: defaultdict[str, list[LatencyProbe]] = defaultdict(list)
@@ -56,9 +65,9 @@ def define(store: Store, probes: Iterable[LatencyProbe]) -> None:
             store.define(*key, desired.get(key, ()))
 
 
-def evaluate(store: Counts, owners: list[LatencyProbe], now_unix_s: int, measured: Measured = EVERYWHERE) -> Document:
-    """Return the LatencyReport of one namespace, whose LatencyProbes are `owners`, in one go."""
-    return document(judged(store, owners, now_unix_s, measured), owners)
+def evaluate(store: Counts, owners: list[LatencyProbe], now_unix_s: int, measured: Measured = EVERYWHERE) -> Evaluated:
+    """Evaluate one namespace, whose LatencyProbes are `owners`, in one go."""
+    return evaluated(judged(store, owners, now_unix_s, measured), owners)
 
 
 def slices(owners: Iterable[LatencyProbe]) -> Iterator[list[LatencyProbe]]:
@@ -90,8 +99,33 @@ def judged(
     return [(rank, msgspec.structs.replace(one, not_measured=why_not[one.probe])) for rank, one in verdicts]
 
 
-def document(verdicts: Iterable[room.Verdict], owners: list[LatencyProbe]) -> Document:
-    """Return the LatencyReport of a namespace as the API server gets it, owned by its LatencyProbes."""
+def evaluated(verdicts: Iterable[room.Verdict], owners: list[LatencyProbe]) -> Evaluated:
+    """Return the LatencyReport of a namespace as the API server gets it, owned by its LatencyProbes, and what their
+    statuses tell."""
+    verdicts = sorted(verdicts, key=lambda verdict: verdict[0])
+    report = _report(verdicts, owners)
+    figures: defaultdict[str, list[Document]] = defaultdict(list)
+    for result in report["results"]:
+        figures[result["probe"]].append(result)
+    for _, omitted in verdicts[len(report["results"]) :]:
+        figures[omitted.probe].append(_of_status(omitted))
+    return Evaluated(report, dict(figures))
+
+
+def _of_status(result: Result) -> Document:
+    """Return what a status tells of a result."""
+    return {
+        "objective": result.objective,
+        "state": result.state.value,
+        "reason": result.reason,
+        "sli": result.sli,
+        "errorBudgetRemaining": result.error_budget_remaining,
+        "quantiles": {"p99": result.quantiles.p99} if result.quantiles else None,
+        "badByStage": [{"stage": worst.stage} for worst in result.bad_by_stage[:1]],
+    }
+
+
+def _report(verdicts: Iterable[room.Verdict], owners: list[LatencyProbe]) -> Document:
     whole: Document = msgspec.to_builtins(build.document(owners[0].namespace, room.bounded(verdicts)))
     references = [reference(owner) for owner in owners]
     metadata = {"name": build.NAME, "namespace": owners[0].namespace, "ownerReferences": references}

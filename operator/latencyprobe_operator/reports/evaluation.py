@@ -25,9 +25,10 @@ SETTLE_S = 3.0  # of a burst of edits: a namespace's report is written no more o
 
 
 class _Last(NamedTuple):
-    """The last evaluation: reports by namespace, why they lack the latest counts, and the LatencyProbes they are of."""
+    """The last evaluation: what became of it by namespace, why results lack the latest counts, and of which
+    LatencyProbes it was."""
 
-    reports: dict[str, documents.Document]
+    found: dict[str, documents.Evaluated]
     incomplete: str
     probes: dict[str, list[LatencyProbe]]
 
@@ -76,7 +77,7 @@ class Evaluation:
     @property
     def reports(self) -> Mapping[str, documents.Document]:
         """The reports of the last evaluation, by namespace."""
-        return self._last.reports
+        return {namespace: one.report for namespace, one in self._last.found.items()}
 
     async def due(self, *, failed: bool) -> None:
         """Wait until the counts of a minute are complete, or the store fails or works again."""
@@ -111,9 +112,9 @@ class Evaluation:
         if changed is not None and why != self._last.incomplete:
             await self._evaluate(grouped)  # the store failed, or works again: that is about all of them
             return
-        for report in found.values():
-            self.counts.update("failed" if "reason" in result else "ok" for result in report["results"])
-        kept = {ns: report for ns, report in self._last.reports.items() if ns in grouped} if changed else {}
+        for result in (result for one in found.values() for results in one.figures.values() for result in results):
+            self.counts["failed" if result.get("reason") else "ok"] += 1
+        kept = {ns: one for ns, one in self._last.found.items() if ns in grouped} if changed else {}
         self._last = _Last(kept | found, why, grouped)
         for evaluated in self._evaluated:
             evaluated.set()
@@ -134,9 +135,9 @@ class Evaluation:
         await in_slices(self.expected.observe(planner.plans, agents, time.monotonic(), time.time()))
 
     def figures(self, key: Key) -> list[documents.Document]:
-        """Return a LatencyProbe's results of the last evaluation."""
-        results = self._last.reports.get(key[0], {}).get("results", ())
-        return [result for result in results if result["probe"] == key[1]]
+        """Return a LatencyProbe's results of the last evaluation, the worst first."""
+        found = self._last.found.get(key[0])
+        return found.figures.get(key[1], []) if found else []
 
 
 class Edits:

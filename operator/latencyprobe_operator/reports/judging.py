@@ -18,9 +18,9 @@ from latencyprobe_operator.reports.store_thread import StoreThread
 
 
 class Judged(NamedTuple):
-    """One evaluation: reports by namespace, and why they lack the latest counts."""
+    """One evaluation: what became of it by namespace, and why results lack the latest counts."""
 
-    reports: dict[str, documents.Document]
+    found: dict[str, documents.Evaluated]
     incomplete: str
 
 
@@ -47,35 +47,35 @@ class Judging:
         self._lag_s = lag_s
 
     async def judged(self, probes: list[LatencyProbe], now: int, away: StoreError | None) -> Judged:
-        """Return the report of each namespace. `away`: why our own store takes no counts."""
+        """Evaluate each namespace. `away`: why our own store takes no counts."""
         if self._shared is None:
             return await self._by_own(probes, now, _lacking(away) if away else "")
         measured, grouped = self._measured(), documents.by_namespace(probes)
 
-        def reports(counts: Counts) -> dict[str, documents.Document]:
+        def found(counts: Counts) -> dict[str, documents.Evaluated]:
             return {ns: documents.evaluate(counts, owners, now, measured) for ns, owners in grouped.items()}
 
         try:
-            return Judged(await self._shared.run(reports), "")
+            return Judged(await self._shared.run(found), "")
         except StoreError as error:
             return await self._by_own(probes, now, f"these are the operator's own counts: {error}"[: build.MAX_REASON])
 
     async def _by_own(self, probes: list[LatencyProbe], now: int, why: str) -> Judged:
         """Return the same by our own store, in slices. `why`: as `incomplete` of `build.judged`, of whatever can be
         read then."""
-        measured, reports = self._measured(), {}
+        measured, found = self._measured(), {}
         try:
             for namespace, owners in documents.by_namespace(probes).items():
                 verdicts: list[room.Verdict] = []
                 for some in documents.slices(owners):
                     store = self.own.readable if why else self.own.store
                     verdicts += await self.own.run(documents.judged, store, some, now, measured, why)
-                reports[namespace] = await self.own.run(documents.document, verdicts, owners)
+                found[namespace] = await self.own.run(documents.evaluated, verdicts, owners)
         except StoreError as error:
             if why:
                 raise
             return await self._by_own(probes, now, _lacking(error))
-        return Judged(reports, why)
+        return Judged(found, why)
 
     def _measured(self) -> documents.Measured:
         states = self._agents.states(self._planner.nodes, self._planner.plan_of, time.monotonic())
