@@ -189,6 +189,24 @@ def test_objectives_without_room_are_told_and_are_back_when_there_is_some(make: 
     assert registry.without_room == 0
 
 
+def test_objectives_are_back_with_the_next_list_once_the_volume_was_enlarged(make: Any, changed: Changed) -> None:
+    most = [1]
+    registry = Registry(changed, objectives=ObjectiveRoom(lambda: most[0]))
+    documents = [make.document("a"), make.document("b")]
+    listed(registry, *documents)
+    assert set(registry.probes) == {("shop", "a")}
+    before = changed.count
+    most[0] = 2
+    listed(registry, *documents)
+    assert (changed.count, set(registry.probes)) == (before + 1, {("shop", "a"), ("shop", "b")})
+    assert registry.without_room == 0
+    listed(registry, *documents)
+    assert changed.count == before + 1, "nothing is new"
+    most[0] = 1
+    listed(registry, *documents)
+    assert (changed.count, set(registry.probes)) == (before + 2, {("shop", "a")})
+
+
 def test_events_of_a_watch_put_and_drop(registry: Registry, make: Any) -> None:
     document = versioned(make.document(), 1)
     for kind in (None, "ADDED", "MODIFIED"):

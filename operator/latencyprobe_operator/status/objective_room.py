@@ -43,6 +43,11 @@ class ObjectiveRoom:
             self._out = left_out(self._asked, room) if sum(self._asked.values()) > room else frozenset()
         return self._out
 
+    def look(self) -> bool:
+        """Look how much room there is, as nobody tells that a volume was enlarged; return whether others are out."""
+        before, self._changed = self._out, True
+        return self.out() != before
+
     def why(self, key: Key) -> str:
         """Return why there is no room for one that is out, and what to do."""
         by_namespace: Counter[str] = Counter()

@@ -163,6 +163,8 @@ class Registry:
                 self.written[key] = stored(document.get("status"))
         for key, entry in before.items():
             self.drop(key, entry.uid)
+        if self._objectives.look():
+            self._tell()
 
     def _restored(self, meta: Mapping[str, Any], known: Entry | None, *, was_deleted: bool) -> None:
         """Make room for a LatencyProbe that has come back. All statuses may be older then, and are written again."""
