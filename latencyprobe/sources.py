@@ -18,14 +18,16 @@ from latencyprobe.options import PLUGIN, Duration
 from latencyprobe.report import build, choosing, headline, kubectl, links, units
 from latencyprobe.report.headline import Age, updated_unix_ns
 from latencyprobe.report.model import LatencyReport
+from latencyprobe.slo.evaluate import windows_needed
 from latencyprobe.slo.objective import Objective, objectives
 from latencyprobe.slo.windows import MINUTE_S, WINDOW_S
-from latencyprobe.store import Counts, SqliteStore, Store, default_path
+from latencyprobe.store import Counts, Horizons, SqliteStore, Store, default_path
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 _PEERS = 5  # that a message names
 _NO_TARGETS = "no report has any: is that the right namespace, or store?"
 _ROWS = {3600: "hours", 86_400: "days"}
+_NOT_KEPT = "whole hours or days alone are kept of when these begin"
 
 
 def _whole_minutes(_: click.Context, __: click.Parameter, seconds: float | None) -> int | None:
@@ -199,7 +201,7 @@ def without_rpcs(reports: Sequence[LatencyReport]) -> bool:
 def _past(store: Store, at: int, since_s: int | None) -> Found:
     """Return the reports of a moment, aligned down to the rows that the store keeps of it."""
     kept = store.horizons()
-    rows_s = kept.finest_s(at)
+    rows_s = _rows_s(kept, at, since_s)
     moment = at - at % rows_s
     reach = f"the store reaches back to {_utc(kept.days)}"
     if not kept.days:
@@ -207,21 +209,32 @@ def _past(store: Store, at: int, since_s: int | None) -> Found:
     counted = store.objectives_at(moment)
     if moment <= kept.days or not counted:
         raise ReportError(f"nothing was counted at {_utc(at)} or is kept of it: {reach}: ask for a later --at")
-    if since_s is not None and since_s < rows_s:
-        span = units.time_span(rows_s)
-        raise ReportError(f"of {_utc(at)} the store keeps {_ROWS[rows_s]} alone: give --since {span} or more")
+    if since_s is not None and since_s < (least_s := kept.finest_s(moment - since_s)):
+        begin, span = _utc(moment - since_s), units.time_span(least_s)
+        raise ReportError(f"of {begin} the store keeps {_ROWS[least_s]} alone: give --since {span} or more")
     said = [f"As of {_utc(moment)}"]
     if rows_s > MINUTE_S:
-        said[0] += f", from counts of whole {_ROWS[rows_s]}: burn rates over less are not known any more"
+        said[0] += f", from counts of whole {_ROWS[rows_s]}"
+    needed = sorted({length_s for objective in counted for length_s in windows_needed(objective)})
+    if unknown := [units.time_span(one) for one in needed if not kept.tells(moment - one, one)]:
+        said.append(f"Burn rates over {', '.join(unknown)} are not known any more: {_NOT_KEPT}")
     longest_s = max(WINDOW_S[objective.window] for objective in counted)
     if moment - longest_s < kept.days:
         said.append(f"{reach[0].upper()}{reach[1:]}: windows that began before hold what came since")
-    reports = _built(store, counted, moment, since_s, rows_s)
+    reports = _built(store, counted, moment, since_s, past=True)
     return Found(reports, tuple(f"{one}." for one in said), since_s=since_s, past=True)
 
 
+def _rows_s(kept: Horizons, at: int, since_s: int | None) -> int:
+    """Return the width in s of the rows that tell of a moment, or of wider ones in which figures of its last `since_s`
+    begin, where these would else be of much more than that."""
+    rows_s = kept.finest_s(at)
+    begin = at - at % rows_s - (since_s or 0)
+    return rows_s if since_s is None or kept.tells(begin, since_s) else kept.finest_s(begin)
+
+
 def _built(
-    store: Counts, judged: tuple[Objective, ...], now: int, since_s: int | None, past_rows_s: int | None = None
+    store: Counts, judged: tuple[Objective, ...], now: int, since_s: int | None, *, past: bool = False
 ) -> tuple[LatencyReport, ...]:
     namespaces = sorted({objective.key.namespace for objective in judged})
     return tuple(
@@ -232,7 +245,7 @@ def _built(
                 [one for one in judged if one.key.namespace == name],
                 now,
                 since_s=since_s,
-                past_rows_s=past_rows_s,
+                past=past,
             ),
         )
         for name in namespaces

@@ -66,12 +66,10 @@ def build(
     incomplete: str = "",
     *,
     since_s: int | None = None,
-    past_rows_s: int | None = None,
+    past: bool = False,
 ) -> Report:
     """Evaluate objectives as `judged` does, and return their report, worst first, within its bounds."""
-    return bounded(
-        judged(store, objectives, now_unix_s, nodes_missing, incomplete, since_s=since_s, past_rows_s=past_rows_s)
-    )
+    return bounded(judged(store, objectives, now_unix_s, nodes_missing, incomplete, since_s=since_s, past=past))
 
 
 def judged(
@@ -82,13 +80,13 @@ def judged(
     incomplete: str = "",
     *,
     since_s: int | None = None,
-    past_rows_s: int | None = None,
+    past: bool = False,
     lag_s: int = 0,
 ) -> list[Verdict]:
     """Evaluate objectives at `now_unix_s`; those of one target go together, as both of its ends are told.
 
     `since_s`: for how many seconds back its figures are; state, budget and burn rates are those of the window anyway.
-    `past_rows_s`: of a moment that is over, as of `history.When`; alerts over windows shorter than that are not told.
+    `past`: of a moment that is over, as of `history.When`; alerts over windows that the store cannot tell are left out.
     `nodes_missing`: by objective, how many nodes should measure now and do not. An objective that cannot be evaluated,
     for whatever reason, is Incomplete and takes nothing from the others. `incomplete`: why the store lacks the latest
     counts, or is None; then no result looks healthy. `lag_s`: how late counts may come; the last full minutes are over
@@ -96,7 +94,7 @@ def judged(
     """
     objectives = tuple(objectives)
     kept = cache(store.horizons) if store else Horizons  # asked once: it is about all series
-    asked = _Asked(When(now_unix_s, since_s, past_rows_s), both_ends.pairs(objectives), kept, now_unix_s - lag_s)
+    asked = _Asked(When(now_unix_s, since_s, past), both_ends.pairs(objectives), kept, now_unix_s - lag_s)
     return [
         _judged(store, objective, asked, (nodes_missing or {}).get(objective.key, 0), incomplete)
         for objective in objectives
@@ -167,7 +165,9 @@ def _judge(store: Counts, objective: Objective, asked: _Asked, nodes_missing: in
     whole = Events(row.good, row.bad)
     if not whole.total and (why := store.why_none(key, begin, until)):
         raise StoreError(why)
-    lengths = (length_s for length_s in windows_needed(objective) if length_s >= (when.past_rows_s or 0))
+    lengths = (
+        length_s for length_s in windows_needed(objective) if not when.past or kept.tells(now - length_s, length_s)
+    )
     burned = {length_s: store.events(key, now - length_s, until) for length_s in lengths}
     verdict = evaluate(objective, row, burned)
     first, ends = store.since(key), both_ends.reads(store, key, asked.ends)

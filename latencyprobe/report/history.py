@@ -21,16 +21,16 @@ _WEEK_S = 7 * DAY_S
 
 class When(NamedTuple):
     """The moment of a report, Unix s. `since_s`: for how many seconds back its figures are, if not for each window.
-    `past_rows_s`: of a moment that is over, the width in s of the finest rows that tell of it, a divisor of `now`."""
+    `past`: it is over, and at a bound of the finest rows that tell of it."""
 
     now: int
     since_s: int | None = None
-    past_rows_s: int | None = None
+    past: bool = False
 
     @property
     def until(self) -> int:
         """Return the end of its windows: with the current second, which at a full minute is in a row of its own."""
-        return self.now + 1 if self.past_rows_s is None else self.now
+        return self.now if self.past else self.now + 1
 
 
 def burned(store: Counts, objective: Objective, when: When, whole: Events, kept: Horizons) -> BurnDown | None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from latencyprobe.slo.evaluate import COMPLETE_FROM
 from latencyprobe.slo.windows import DAY_S, HOUR_S, MINUTE_S
 
 WIDTHS_S = (MINUTE_S, HOUR_S, DAY_S)
@@ -31,6 +32,10 @@ class Horizons(NamedTuple):
         if second >= self.minutes:
             return MINUTE_S
         return HOUR_S if second >= self.hours else DAY_S
+
+    def tells(self, since: int, length_s: int) -> bool:
+        """Return whether what is read of a window is hardly more than it: the row that it begins in is read whole."""
+        return length_s >= COMPLETE_FROM * (length_s + since % self.finest_s(since))
 
 
 class Span(NamedTuple):

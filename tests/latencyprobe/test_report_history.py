@@ -88,7 +88,7 @@ def test_week_before_is_the_same_window_as_it_was_reported_then(store: SqliteSto
     before = judged(store).week_before
     assert before is not None
     assert ("99.5", "50", "send", "100") == (before.sli, before.error_budget_remaining, before.stage, before.share)
-    then = judged(store, now=NOW - 7 * DAY_S, past_rows_s=HOUR_S)
+    then = judged(store, now=NOW - 7 * DAY_S, past=True)
     assert (then.sli, then.bad, then.events) == (before.sli, before.bad, before.events)
     assert then.quantiles is not None
     assert then.quantiles.p99 == before.p99
@@ -111,10 +111,10 @@ def test_figures_of_the_last_minutes_are_not_compared_with_a_week(store: SqliteS
 def test_report_of_the_past_has_nothing_that_came_later_and_no_alert_that_is_finer_than_its_rows(
     store: SqliteStore,
 ) -> None:
-    then = judged(store, now=NOW - 7 * DAY_S, past_rows_s=HOUR_S)
+    then = judged(store, now=NOW - 7 * DAY_S, past=True)
     assert (28 * 12 * 1000, 28 * 12 * 5) == (then.events, then.bad)
     assert ["1d", "3d"] == [burn.long for burn in then.burn_rates]
-    assert [] == [burn.long for burn in judged(store, now=NOW - 50 * DAY_S, past_rows_s=DAY_S).burn_rates]
+    assert [] == [burn.long for burn in judged(store, now=NOW - 50 * DAY_S, past=True).burn_rates]
 
 
 @pytest.mark.parametrize("window", WINDOW_S)

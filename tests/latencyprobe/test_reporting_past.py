@@ -42,7 +42,8 @@ def test_report_of_a_moment_is_as_it_was_then(capfd: pytest.CaptureFixture[str],
     assert (0, "AtRisk", 7 * 24, "0.9") == (code, then["state"], then["bad"], then["errorBudgetRemaining"])
     assert then["updated"] == f"{days_ago(12)[:13]}:00:00Z"
     assert err.startswith("latencyprobe: As of ")
-    assert "from counts of whole hours: burn rates over less are not known any more." in err
+    assert ", from counts of whole hours.\n" in err
+    assert "Burn rates over 5m, 30m are not known any more: whole hours or days alone are kept " in err
     assert ["5m", "30m"] == [burn["short"] for burn in now["burnRates"]]
     assert "burnRates" not in then
     page = run(capfd, "report", "--store", store_of_weeks, "--at", days_ago(12), "-o", "html")[1]
@@ -54,14 +55,42 @@ def test_table_of_a_moment_says_so_and_how_far_the_store_reaches(
 ) -> None:
     date = days_ago(38)[:10]
     code, out, err = run(capfd, "report", "--store", store_of_weeks, "--at", date)
-    first, second, third = out.splitlines()[:3]
+    first, second, third, fourth = out.splitlines()[:4]
     assert (0, "") == (code, err)
     assert first.startswith("As of ")
-    assert " 00:00 UTC, from counts of whole days: " in first
+    assert first.endswith(" 00:00 UTC, from counts of whole days.")
+    assert second.startswith("Burn rates over 5m, 30m, 1h, 6h are not known any more: ")
     reach = f"The store reaches back to {days_ago(40)[:10]} "
-    assert second.startswith(reach)
-    assert second.endswith(": windows that began before hold what came since.")
-    assert "updated" not in third
+    assert third.startswith(reach)
+    assert third.endswith(": windows that began before hold what came since.")
+    assert "updated" not in fourth
+
+
+def test_just_after_the_last_minute_that_is_not_kept_no_figure_is_of_more_than_it_says(
+    capfd: pytest.CaptureFixture[str], store_of_weeks: Path
+) -> None:
+    with SqliteStore(store_of_weeks, readonly=True) as store:
+        minutes = store.horizons().minutes
+
+    def told(after_s: int, *more: str) -> tuple[str, int, list[str], str]:
+        at = units.iso((minutes + after_s) * 10**9)
+        code, out, err = run(capfd, "report", "--store", store_of_weeks, "--at", at, *more, "-o", "json")
+        if code:
+            return "", 0, [], err
+        (result,) = json.loads(out)["results"]
+        return result["updated"][11:16], result["events"], [burn["short"] for burn in result.get("burnRates", ())], err
+
+    when = units.iso(minutes * 10**9)[11:13]
+    assert told(120)[::2] == (f"{when}:02", [])
+    assert "Burn rates over 5m, 30m are not known any more: " in told(120)[3]
+    assert told(105 * 60)[2] == ["5m"], "of 6h there would be 6h 45m"
+    assert told(2 * HOUR_S)[2] == ["5m", "30m"]
+    assert "Burn rates" not in told(2 * HOUR_S)[3]
+    assert "the store keeps hours alone: give --since 1h or more" in told(120, "--since", "5m")[3]
+    assert told(1200, "--since", "15m")[:2] == (f"{when}:20", 0)
+    assert told(1200, "--since", "20m")[:2] == (f"{when}:20", 100)
+    assert told(1200, "--since", "6h")[:2] == (f"{when}:20", 700), "with the hour that it begins in"
+    assert told(1200, "--since", "1h")[:2] == (f"{when}:00", 100), "not of 1h 20m"
 
 
 @pytest.mark.parametrize(

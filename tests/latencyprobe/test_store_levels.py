@@ -70,3 +70,11 @@ def test_no_rows_are_wider_than_wanted_where_finer_ones_are_kept() -> None:
     assert {HOUR_S} == {span.width_s for span in hours}
     assert 30 * DAY_S == sum(span.until - span.since for span in hours)
     assert {DAY_S} == {span.width_s for span in spans(DAY_S, 4 * DAY_S, kept, widest_s=HOUR_S)}, "none are finer there"
+
+
+def test_a_window_is_told_where_the_row_that_it_begins_in_adds_little() -> None:
+    kept = Horizons(minutes=38 * DAY_S, hours=5 * DAY_S)
+    begin = 38 * DAY_S - HOUR_S
+    assert [True, True, False] == [kept.tells(since, HOUR_S) for since in (begin, begin + 360, begin + 420)]
+    assert [True, False] == [kept.tells(38 * DAY_S + after_s, MINUTE_S) for after_s in (60, -60)]
+    assert [True, True, False] == [kept.tells(4 * DAY_S, DAY_S), *(kept.tells(DAY_S // 2, n * DAY_S) for n in (5, 3))]
