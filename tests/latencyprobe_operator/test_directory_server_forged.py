@@ -29,7 +29,7 @@ def row_of(probe: Any, name: str, **fields: Any) -> SliRow:
 async def evaluated(it: World, probe: Any) -> dict[str, dict[str, Any]]:
     await it.store_thread.run(it.store_thread.store.settle)
     found = await it.store_thread.run(reports.evaluate, it.store_thread.store, [probe], int(time.time()))
-    return {result["objective"]: result for result in found["results"]}
+    return {result["objective"]: result for result in found.report["results"]}
 
 
 def test_forged_row_is_dropped_and_counted_and_takes_nothing_from_the_others(play: Play, make: Any) -> None:

@@ -214,7 +214,7 @@ def test_whatever_is_posted_is_taken_or_refused_with_the_reason_and_harms_nobody
         assert kept < ROOM
         await it.store_thread.run(it.store_thread.store.settle)
         found = await it.store_thread.run(reports.evaluate, it.store_thread.store, [probe, own], int(time.time()))
-        events = {result["objective"]: (result["state"], result["events"]) for result in found["results"]}
+        events = {result["objective"]: (result["state"], result["events"]) for result in found.report["results"]}
         assert events["good"] == ("Met", good * EVENTS)
         assert events["fast"][0] != "Incomplete", "what was stored of the others can be read"
         assert (await it.call("GET", "/readyz", token=""))[0] == 200
