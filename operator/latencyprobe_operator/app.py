@@ -152,7 +152,7 @@ class Operator:
             why_not=lambda: why_not_measured(registry.written),
         )
         mirror = Mirror(report_writer, cluster, writes, state) if config.open_reports else report_writer
-        reports = Reports(mirror, lambda: evaluation.reports, evaluated)
+        reports = Reports(mirror, lambda: evaluation.reports, lambda: registry.refused, evaluated)
         rule_writer = RuleWriter(cluster, writes, state, config.rule_labels or {})
         rules = Rules(cluster, rule_writer, probes=lambda: registry.probes, edited=rules_edited, told=status_changed)
         statuses = Statuses(

@@ -49,6 +49,7 @@ class World:
         (self.objective,) = objectives(self.planned.probe)
         self.probes = {KEY: self.planned.probe}
         self.why_not: dict[Any, str] = {}
+        self.refused: dict[Any, str] = {}
         self.evaluation = Evaluation(
             self.planned.planner,
             self.planned.agents,
@@ -59,7 +60,7 @@ class World:
             why_not=lambda: self.why_not,
         )
         writer = ReportWriter(self.cluster, Writes(), self.planned.state)
-        self.reports = Reports(writer, lambda: self.evaluation.reports, self.evaluated)
+        self.reports = Reports(writer, lambda: self.evaluation.reports, lambda: self.refused, self.evaluated)
 
     async def observe(self, until_s: int) -> None:
         """Let time run, and the evaluation look at the agents each second."""

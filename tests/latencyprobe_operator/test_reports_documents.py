@@ -49,6 +49,12 @@ def test_report_has_name_kind_and_verdict(make: Any, tmp_path: Path) -> None:
     assert [(r["objective"], r["state"], r["events"]) for r in report["results"]] == [("fast", "Met", 200)]
 
 
+def test_report_of_refused_latencyprobes_is_as_of_one_without_objectives(make: Any, tmp_path: Path) -> None:
+    probes = make.probe("a", objectives=[]), make.probe("b", objectives=[]), make.probe("c", "bank", objectives=[])
+    refused = {(one.namespace, one.name): one.uid for one in probes}
+    assert reports.without_results(refused) == evaluated(tmp_path / "s", *probes)
+
+
 def test_report_says_which_version_of_the_operator_made_it_and_readers_keep_it(make: Any, tmp_path: Path) -> None:
     report = evaluated(tmp_path / "s", make.probe())["shop"]
     assert report["madeBy"] == f"latencyprobe {version('latencyprobe')}"

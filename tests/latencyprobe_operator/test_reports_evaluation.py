@@ -124,6 +124,31 @@ def test_an_edit_is_in_the_report_within_moments_and_other_namespaces_wait_for_t
     play(scene)
 
 
+def test_a_report_has_no_old_results_once_all_latencyprobes_of_its_namespace_are_refused(
+    play: Callable[..., None], make: Any
+) -> None:
+    async def scene(world: World) -> None:
+        async def written() -> list[Any]:
+            await world.reports.turn()
+            calls, world.cluster.calls = world.cluster.calls, []
+            return [(len(call[2]["results"]), call[2]["metadata"]["ownerReferences"][0]["uid"]) for call in calls]
+
+        edits = Edits(world.evaluation, Trigger())
+        await world.evaluation.turn()
+        world.refused = {("shop", "other"): "u9"}
+        assert await written() == [(1, "uid-shop-checkout")], "beside one that is not"
+        world.probes, world.refused = {}, {KEY: "uid-shop-checkout"}
+        await edits.turn()
+        assert await written() == [(0, "uid-shop-checkout")]
+        await world.evaluation.turn()
+        assert await written() == [], "nothing is new"
+        world.probes, world.refused = {KEY: world.planned.probe}, {}
+        await edits.turn()
+        assert await written() == [(1, "uid-shop-checkout")]
+
+    play(scene)
+
+
 def test_an_edit_makes_a_turn_due_and_one_that_failed_comes_again(
     play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

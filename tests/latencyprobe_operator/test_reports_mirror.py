@@ -20,7 +20,7 @@ class World:
         self.cluster, self.writes = cluster, Writes()
         state = make.state(Namespace("bank"), Namespace("leaving", terminating=True))
         self.mirror = Mirror(ReportWriter(cluster, self.writes, state), cluster, self.writes, state)
-        self.reports = {name: document(make, name) for name in ("shop", "bank", "leaving")}
+        self.reports = {name: document(name) for name in ("shop", "bank", "leaving")}
 
     def turn(self) -> list[tuple[str, str]]:
         """What is written now, and where."""
@@ -29,10 +29,10 @@ class World:
         return [call[:2] for call in self.cluster.calls[before:]]
 
 
-def document(make: Any, namespace: str, **summary: int) -> dict[str, Any]:
+def document(namespace: str, **summary: int) -> dict[str, Any]:
     """A LatencyReport without results."""
     counts = dict.fromkeys(("met", "atRisk", "violated", "incomplete", "noData"), 0) | summary
-    metadata = {"name": "latency", "namespace": namespace, "ownerReferences": [reference(make.probe())]}
+    metadata = {"name": "latency", "namespace": namespace, "ownerReferences": [reference("checkout", "u1")]}
     kind = {"apiVersion": "latencyprobe.dev/v1alpha1", "kind": "LatencyReport"}
     return {**kind, "metadata": metadata, "summary": counts, "results": []}
 
@@ -48,7 +48,7 @@ def test_both_are_written_where_they_changed_and_never_into_a_namespace_that_is_
     both = [("write_report", "shop"), ("write_report", "bank"), ("write_open_report", "shop")]
     assert world.turn() == [*both, ("write_open_report", "bank")]
     assert world.turn() == []
-    world.reports["shop"] = document(make, "shop", met=1)
+    world.reports["shop"] = document("shop", met=1)
     assert world.turn() == [("write_report", "shop"), ("write_open_report", "shop")]
     assert world.cluster.mirrored["shop"]["summary"]["pass"] == 1
 

@@ -24,7 +24,7 @@ def test_what_is_evaluated_while_an_api_server_is_slow_is_written_next_and_nothi
             await answer.wait()
 
         cluster.write_report = slow  # type: ignore[method-assign]
-        reports = Reports(ReportWriter(cluster, Writes(), make.state()), lambda: latest, evaluated)
+        reports = Reports(ReportWriter(cluster, Writes(), make.state()), lambda: latest, dict, evaluated)
         task = asyncio.create_task(Loops().run(reports))
         for met in (1, 2, 3):
             latest = {"shop": report(met)}

@@ -14,7 +14,7 @@ OURS = {"app.kubernetes.io/name": "latencyprobe", "app.kubernetes.io/managed-by"
 def test_rules_are_those_of_the_command_with_an_owner_and_labels(make: Any) -> None:
     probe = make.probe()
     (ours,), (theirs,) = wanted(probe, {"release": "stack"}), yaml.safe_load_all(forms.text("prometheusrule", [probe]))
-    assert ours["metadata"].pop("ownerReferences") == [reference(probe)]
+    assert ours["metadata"].pop("ownerReferences") == [reference(probe.name, probe.uid)]
     assert ours["metadata"].pop("labels") == {"release": "stack", **OURS}
     assert theirs["metadata"].pop("labels").items() <= OURS.items()
     assert ours == theirs

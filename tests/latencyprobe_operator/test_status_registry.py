@@ -58,6 +58,7 @@ def test_older_generation_does_not_replace_a_newer_one(registry: Registry, make:
 def test_wrong_spec_is_kept_with_its_error_and_without_a_probe(registry: Registry, make: Any) -> None:
     registry.put(make.document(targets=[]))
     assert "spec.targets" in str(registry.entries[KEY].error)
+    assert (registry.probes, registry.refused) == ({}, {KEY: "uid-shop-checkout"})
     assert registry.probes == {}
     assert set(registry.entries) == {KEY}
 
@@ -181,6 +182,7 @@ def test_objectives_without_room_are_told_and_are_back_when_there_is_some(make: 
         registry.put(make.document(f"p{number}", "evil"))
     assert set(registry.probes) == {KEY, ("evil", "p0")}
     assert registry.entries["evil", "p2"].error.reason == "NoRoom"  # type: ignore[union-attr]
+    assert registry.refused == {("evil", f"p{number}"): f"uid-evil-p{number}" for number in (1, 2)}
     assert registry.without_room == 2
     registry.drop(("evil", "p0"), "uid-evil-p0")
     assert set(registry.probes) == {KEY, ("evil", "p1")}

@@ -4,14 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from latencyprobe.api import API_VERSION, KIND
-from latencyprobe.spec import LatencyProbe
 
 MANAGED_BY = {"app.kubernetes.io/managed-by": "latencyprobe-operator"}  # label of what others might have made too
 
 
-def reference(probe: LatencyProbe) -> dict[str, str]:
-    """Return the owner reference by which an object goes when its last LatencyProbe does."""
-    return {"apiVersion": API_VERSION, "kind": KIND, "name": probe.name, "uid": probe.uid}
+def reference(name: str, uid: str) -> dict[str, str]:
+    """Return the owner reference by which an object goes when its last LatencyProbe does: this one's."""
+    return {"apiVersion": API_VERSION, "kind": KIND, "name": name, "uid": uid}
 
 
 def owner(metadata: Mapping[str, Any]) -> str | None:

@@ -103,7 +103,7 @@ def evaluated(verdicts: Iterable[room.Verdict], owners: list[LatencyProbe]) -> E
     """Return the LatencyReport of a namespace as the API server gets it, owned by its LatencyProbes, and what their
     statuses tell."""
     verdicts = sorted(verdicts, key=lambda verdict: verdict[0])
-    report = _report(verdicts, owners)
+    report = _report(owners[0].namespace, verdicts, [reference(owner.name, owner.uid) for owner in owners])
     figures: defaultdict[str, list[Document]] = defaultdict(list)
     for result in report["results"]:
         figures[result["probe"]].append(result)
@@ -125,10 +125,18 @@ def _of_status(result: Result) -> Document:
     }
 
 
-def _report(verdicts: Iterable[room.Verdict], owners: list[LatencyProbe]) -> Document:
-    whole: Document = msgspec.to_builtins(build.document(owners[0].namespace, room.bounded(verdicts)))
-    references = [reference(owner) for owner in owners]
-    metadata = {"name": build.NAME, "namespace": owners[0].namespace, "ownerReferences": references}
+def without_results(refused: Mapping[Key, str]) -> dict[str, Document]:
+    """Return the LatencyReports of namespaces, by name, whose LatencyProbes are all refused (key: uid): none of the
+    results from before is true any more."""
+    references: defaultdict[str, list[dict[str, str]]] = defaultdict(list)
+    for (namespace, name), uid in refused.items():
+        references[namespace].append(reference(name, uid))
+    return {namespace: _report(namespace, (), owners) for namespace, owners in references.items()}
+
+
+def _report(namespace: str, verdicts: Iterable[room.Verdict], references: list[dict[str, str]]) -> Document:
+    whole: Document = msgspec.to_builtins(build.document(namespace, room.bounded(verdicts)))
+    metadata = {"name": build.NAME, "namespace": namespace, "ownerReferences": references}
     return whole | {"metadata": metadata, "madeBy": MADE_BY}
 
 

@@ -18,7 +18,9 @@ def wanted(probe: LatencyProbe, labels: Mapping[str, str]) -> Iterator[dict[str,
     for document in prometheus.prometheus_rules([probe]):
         metadata: Any = document.content["metadata"]
         of_all = {"labels": {**labels, **metadata["labels"], **owners.MANAGED_BY}}
-        yield document.content | {"metadata": metadata | of_all | {"ownerReferences": [owners.reference(probe)]}}
+        yield document.content | {
+            "metadata": metadata | of_all | {"ownerReferences": [owners.reference(probe.name, probe.uid)]}
+        }
 
 
 def by_probe(found: Iterable[Metadata]) -> dict[Key, dict[str, Metadata]]:

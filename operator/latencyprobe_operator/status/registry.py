@@ -81,6 +81,12 @@ class Registry:
         return {key: _suspended(probe) for key, probe in valid.items()} if self.suspended_by else valid
 
     @property
+    def refused(self) -> dict[Key, str]:
+        """Those that are not followed, each with its uid."""
+        self._share_out()
+        return {key: entry.uid for key, entry in self.entries.items() if entry.probe is None}
+
+    @property
     def without_room(self) -> int:
         """How many there is no room for, as far as they are known."""
         return len(self._without) + sum(map(len, self._room.left_out.values()))
