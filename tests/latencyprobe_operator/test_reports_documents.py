@@ -30,6 +30,14 @@ def evaluated(path: Path, *probes: Any, good: int = 200, now: int = NOW) -> dict
         }
 
 
+def test_a_report_names_no_more_owners_than_it_has_room_for_and_the_same_each_time() -> None:
+    refused = {("shop", f"p{i:04}"): f"uid-{i}" for i in range(5_000)}
+    (report,) = reports.without_results(refused).values()
+    (again,) = reports.without_results(dict(reversed(refused.items()))).values()
+    assert [one["name"] for one in report["metadata"]["ownerReferences"]] == [f"p{i:04}" for i in range(reports.OWNERS)]
+    assert not reports.differs(again, report)
+
+
 def test_one_report_per_namespace_owned_by_all_its_probes(make: Any, tmp_path: Path) -> None:
     found = evaluated(tmp_path / "s", make.probe("a"), make.probe("b"), make.probe("c", namespace="bank"))
     assert set(found) == {"shop", "bank"}
