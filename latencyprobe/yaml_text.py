@@ -4,13 +4,30 @@ kubectl reads more as numbers and booleans than PyYAML does, `1e3`, `08` and `y`
 a label of this value would be none.
 """
 
+import contextlib
 import re
 
 import yaml
 
 _WIDTH = 1000  # no line of an expression is folded
-# Source: https://github.com/kubernetes-sigs/yaml, goyaml.v2, resolve.go: yamlStyleFloat and the table of booleans.
-_NO_TEXT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[yYnN]|0o[0-7_]+")
+# Source: https://github.com/kubernetes-sigs/yaml, goyaml.v2, resolve.go: yamlStyleFloat, strconv.ParseInt with base 0
+# and the table of words.
+_FIGURES = re.compile(r"[-+]?(0[bB][01]+|0[oO][0-7]+|0[xX][0-9a-fA-F]+|(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?)")
+_NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_BOOLEAN = re.compile(r"[yYnN]")  # which PyYAML takes for texts
+
+
+def number(text: str) -> int | float | None:
+    """Return the number that kubectl reads where this text has no quotes, `None` where it reads none."""
+    if _NOT_FINITE.fullmatch(text):
+        return float(text.replace(".", ""))
+    figures = text if text.startswith("_") else text.replace("_", "")
+    if not _FIGURES.fullmatch(figures):
+        return None
+    for base in (0, 8):  # 010 is 8, and 08 is no octal number
+        with contextlib.suppress(ValueError):
+            return int(figures, base)
+    return float(figures)
 
 
 def dump(document: object) -> str:
@@ -24,7 +41,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _string(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in value else "'" if _NO_TEXT.fullmatch(value) else None
+    style = "|" if "\n" in value else "'" if number(value) is not None or _BOOLEAN.fullmatch(value) else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
 

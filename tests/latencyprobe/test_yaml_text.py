@@ -7,7 +7,11 @@ from latencyprobe import yaml_text
 
 
 @pytest.mark.parametrize(
-    "text", ["y", "N", "1e3", "12e4567", "08", "0o17", "1e+3", "99", "true", "on", "1:30", "~", "1."]
+    "text",
+    [
+        *("y", "N", "1e3", "12e4567", "08", "0o17", "1e+3", "99", "true", "on", "1:30", "~", "1."),
+        *("1_0e3", "0B1", "0X1f", ".inf"),
+    ],
 )
 def test_a_text_that_some_reader_takes_for_something_else_is_quoted(text: str) -> None:
     assert f"version: '{text}'\n" == yaml_text.dump({"version": text})
