@@ -33,9 +33,9 @@ class _File(io.FileIO):
 
 
 def checked(stream: TextIO) -> TextIO:
-    """Return standard output whose errors are OutputError."""
+    """Return standard output whose errors are OutputError, and which writes ? for what its encoding has not."""
     file = io.BufferedWriter(_File(stream.fileno(), "standard output"))
-    return io.TextIOWrapper(file, stream.encoding, stream.errors, line_buffering=stream.isatty())
+    return io.TextIOWrapper(file, stream.encoding, "replace", line_buffering=stream.isatty())
 
 
 def appending(path: Path) -> TextIO:
@@ -52,6 +52,11 @@ def figures_console() -> "Console":
     if not console.is_terminal:
         console.width = 120
     return console
+
+
+def has_blocks(console: "Console") -> bool:
+    """Return whether pieces of a bar are told by colour, and blocks can be written; else they are letters."""
+    return bool(console.color_system) and not console.no_color and not console.options.ascii_only
 
 
 def drop(stream: TextIO | io.IOBase) -> None:

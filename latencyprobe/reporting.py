@@ -117,7 +117,8 @@ def report(
         watching.watch(lambda: text(shown(), console), console, interval, _WATCHED[output])
         return 0
     found = shown()
-    click.echo(text(found, figures_console()), nl=False)
+    answer = text(found, figures_console())
+    click.echo(answer if output == "table" else answer.encode(), nl=False)  # a program reads UTF-8
     return _failed(found.reports, fail_on) or int(found.unread > 0) if fail_on else 0
 
 

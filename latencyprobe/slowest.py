@@ -53,7 +53,7 @@ def slow(
     found = [one for one in words.slowest_of(reports) if units.unix_ns(one.slow.time) >= from_ns][:limit]
     if output == "json":
         for one in found:
-            click.echo(exchanges.document(one))
+            click.echo(exchanges.document(one).encode())
     elif found:
         exchanges.render(found, figures_console(), titled=source.all_namespaces or len(reports) > 1)
         if age.text:
@@ -123,7 +123,7 @@ def explain_(
     ends = explain.ends(explain.listed(every), chosen)  # the other end's target or peer is another one
     if output == "json":
         for one in ends:
-            click.echo(exchanges.document(one))
+            click.echo(exchanges.document(one).encode())
         return
     asked = source.asked_again("explain") + (f" --since {units.time_span(since)}" if since else "")
     told = explanation.explanation(
@@ -145,6 +145,6 @@ def _print(told: Explanation, output: str, trace_url: str) -> None:
     if output == "html":
         from latencyprobe.report import html  # noqa: PLC0415 - jinja2 takes 40 ms that no other form needs
 
-        click.echo(html.explained(told, trace_url), nl=False)
+        click.echo(html.explained(told, trace_url).encode(), nl=False)  # as the page says, whatever the terminal has
     else:
         explanation_table.render(told, figures_console())

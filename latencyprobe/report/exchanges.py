@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from latencyprobe import stages
+from latencyprobe.output import has_blocks
 from latencyprobe.report import words
 from latencyprobe.report.model import Slow
 from latencyprobe.report.units import duration_ns
@@ -113,8 +114,8 @@ def _glyphs(slow: Slow) -> Iterable[tuple[str, int]]:
 
 
 def block(stage: str, console: Console) -> str:
-    """Return what a stage is drawn with: its letter where there are no colours."""
-    return "█" if console.color_system and not console.no_color else stage_of(stage).glyph
+    """Return what a stage is drawn with: its letter where there are no colours, or no blocks."""
+    return "█" if has_blocks(console) else stage_of(stage).glyph
 
 
 def stage_of(name: str) -> Stage:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
+from msgspec.structs import replace
 
 from latencyprobe.store import SqliteStore
 
@@ -125,3 +126,26 @@ def test_kubectl_finds_it_as_a_plugin() -> None:
     plugin = Path(sys.executable).with_name("kubectl-latencyprobe")
     done = subprocess.run([plugin, "--help"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("Usage: kubectl latencyprobe ")
+
+
+def in_latin_1(words: str, store: SqliteStore) -> bytes:
+    """Return what a command prints of a target whose name has a letter that Latin-1 has, and one that it has not."""
+    first, *others = store.objectives()
+    store.define("shop", "checkout", [replace(first, target="cært→"), *others])
+    environ = {**os.environ, "PYTHONIOENCODING": "latin-1", "FORCE_COLOR": "1", "TERM": "xterm-256color"}
+    command = [*COMMAND, *words.split(), "--store", str(store.path)]
+    run = subprocess.run(command, capture_output=True, env=environ, check=False)
+    assert (0, b"") == (run.returncode, run.stderr)
+    return run.stdout
+
+
+@pytest.mark.parametrize("words", ["report", "slow", "explain"])
+def test_a_terminal_without_our_letters_gets_what_it_has(words: str, store_of_today: SqliteStore) -> None:
+    printed = in_latin_1(words, store_of_today)
+    assert "cært?" in printed.decode("latin-1")
+    assert b"PPPP" in printed, "pieces of a bar are letters where there are no blocks"
+
+
+@pytest.mark.parametrize("words", ["report -o html", "report -o json", "explain -o html", "slow -o json"])
+def test_what_a_program_reads_is_utf_8_on_every_terminal(words: str, store_of_today: SqliteStore) -> None:
+    assert "cært→" in in_latin_1(words, store_of_today).decode()

@@ -138,6 +138,13 @@ def test_stages_have_letters_where_there_are_no_colours() -> None:
     assert "rrdddPPPPPPPPPss" in file.getvalue()
 
 
+def test_stages_have_letters_where_there_are_no_blocks() -> None:
+    file = io.TextIOWrapper(io.BytesIO(), "latin-1")
+    screen.print_plain(Console(file=file, width=120, force_terminal=True, color_system="256"), View(), [row()], Text())
+    file.seek(0)
+    assert "PPP" in file.read()
+
+
 def test_an_interval_without_rpcs_says_so_in_its_headline() -> None:
     file = io.StringIO()
     screen.print_plain(Console(file=file, width=120), View(), [], Text())

@@ -148,7 +148,7 @@ def show(file: Path, output: str) -> None:
         except SnapshotError as error:
             raise SnapshotError(f"{file} {error}") from error
     if output == "html":
-        click.echo(html.render(snapshot), nl=False)
+        click.echo(html.render(snapshot).encode(), nl=False)
         return
     for line in text.lines(snapshot) if output == "text" else text.objects(snapshot):
         click.echo(line)

@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from latencyprobe import stages
+from latencyprobe.output import has_blocks
 from latencyprobe.report import units
 from latencyprobe.shares import shares
 from latencyprobe.slo.evaluate import State
@@ -231,7 +232,7 @@ def _bar(row: Row, console: Console) -> Text:
     for name, share in row.stages:
         begin, end = round(_BAR * reached), round(_BAR * (reached + share))
         stage = stages.BY_NAME[name]
-        glyph = "█" if console.color_system and not console.no_color else stage.glyph
+        glyph = "█" if has_blocks(console) else stage.glyph
         text.append(glyph * (end - begin), stage.colour)
         reached += share
     return text
