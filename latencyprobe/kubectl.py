@@ -17,21 +17,29 @@ def get(what: Sequence[str], instead: str = "") -> bytes:
     """Return what `kubectl get WHAT --output json` prints.
 
     `instead`: what a person without kubectl may do. Raises ClusterError with what kubectl said, in one line: not
-    installed, no such resource, not allowed, away.
+    installed, no such resource, not allowed, away; or why it cannot be run.
     """
     command = ["kubectl", "get", *what, "--output", "json"]
-    try:
-        with TemporaryFile() as printed:
+    with _temporary_file() as printed:
+        try:
             said = _said([*command, f"--request-timeout={ANSWER_S}s"], printed)
-            printed.seek(0)
-            output = printed.read()
-    except FileNotFoundError as error:
-        remedy = f"install it, or {instead}" if instead else "install it"
-        raise ClusterError(f"kubectl is not installed: {remedy}") from error
+        except OSError as error:
+            wrong = "is not installed" if isinstance(error, FileNotFoundError) else f"does not start: {error.strerror}"
+            raise ClusterError(f"kubectl {wrong}: install it{f', or {instead}' if instead else ''}") from error
+        printed.seek(0)
+        output = printed.read()
     if said:
         remedy = f"{said} Try" if said.endswith("?") else f"{said.rstrip('.')}: try"
         raise ClusterError(f"kubectl: {remedy} `{' '.join(command)}`")
     return output
+
+
+def _temporary_file() -> IO[bytes]:
+    try:
+        return TemporaryFile()
+    except OSError as error:
+        why = error.strerror
+        raise ClusterError(f"no file for what kubectl prints: {why}: set TMPDIR to a folder to write to") from error
 
 
 def _said(command: Sequence[str], printed: IO[bytes]) -> str:

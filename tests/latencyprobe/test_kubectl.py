@@ -1,5 +1,8 @@
 """kubectl.py: what a cluster says through the user's own kubectl, and its failures in one line of ours."""
 
+import tempfile
+from pathlib import Path
+
 import pytest
 
 from latencyprobe import kubectl
@@ -71,3 +74,24 @@ def test_missing_kubectl_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(ClusterError) as told:
         kubectl.get(["pods"], instead)
     assert str(told.value) == f"kubectl is not installed: {remedy}"
+
+
+def test_kubectl_that_may_not_be_run_is_named_with_what_the_kernel_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "kubectl").write_text("no program")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ClusterError, match="kubectl does not start: Permission denied: install it, or use --store"):
+        kubectl.get(["pods"], "use --store")
+    (tmp_path / "kubectl").chmod(0o755)
+    with pytest.raises(ClusterError, match="kubectl does not start: Exec format error: install it"):
+        kubectl.get(["pods"])
+
+
+def test_no_folder_for_temporary_files_is_not_taken_for_no_kubectl(
+    monkeypatch: pytest.MonkeyPatch, fake_kubectl: FakeKubectl, tmp_path: Path
+) -> None:
+    fake_kubectl("echo '{}'")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    with pytest.raises(ClusterError, match=r"no file for what .*: set TMPDIR to a folder to write to"):
+        kubectl.get(["pods"])

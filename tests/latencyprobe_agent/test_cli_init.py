@@ -72,3 +72,24 @@ def test_what_cannot_be_written_is_said(
     returned, out, err = run(capfd, *args)
     assert (returned, out) == (code, "")
     assert message in err
+
+
+@pytest.mark.parametrize(
+    ("printed", "why"),
+    [
+        ("garbage", "malformed"),
+        ("", "truncated"),
+        ("[]", "Expected `object`"),
+        ("{}", "without 'metadata'"),
+        (json.dumps({**DEPLOYMENT, "spec": {"selector": {}}}), "without 'template'"),
+    ],
+)
+def test_what_kubectl_prints_and_is_no_object_of_kubernetes_is_said(
+    capfd: pytest.CaptureFixture[str], fake_kubectl: FakeKubectl, printed: str, why: str
+) -> None:
+    fake_kubectl(f"echo '{printed}'")
+    code, out, err = run(capfd, "deployment/web")
+    assert (1, "", 1) == (code, out, len(err.splitlines()))
+    assert "latencyprobe: kubectl printed no object of Kubernetes: " in err
+    assert why in err
+    assert err.endswith(": see `kubectl get deployment/web --output json`\n")

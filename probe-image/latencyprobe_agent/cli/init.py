@@ -1,11 +1,12 @@
 """`latencyprobe init`: writes a LatencyProbe to begin with."""
 
-import json
 from typing import Any
 
 import click
+import msgspec
 
 from latencyprobe import kubectl, listening, parsing, starting, yaml_text
+from latencyprobe.errors import ClusterError
 
 _HEADER = """\
 # What to measure, and how fast it should be: set each threshold to what your users accept.
@@ -41,13 +42,20 @@ def init(what: str | None, namespace: str | None, ports: tuple[int, ...], thresh
     if what is None:
         document = starting.of_ports(ports, threshold=threshold, callers=callers)
     else:
-        document = starting.of_object(_found(what, namespace), threshold=threshold, callers=callers)
+        document = _of_cluster(what, namespace, threshold, callers)
     parsing.parse(document, source="what this would write")
     click.echo(_HEADER + ("" if callers else _WITHOUT_CALLERS) + yaml_text.dump(document), nl=False)
 
 
-def _found(what: str, namespace: str | None) -> dict[str, Any]:
+def _of_cluster(what: str, namespace: str | None, threshold: str, callers: bool) -> starting.Document:
     if what.count("/") != 1 or not all(what.split("/")):
         raise click.UsageError(f"{what!r} is no KIND/NAME such as deployment/web", click.get_current_context())
-    found: dict[str, Any] = json.loads(kubectl.get([what, *(["--namespace", namespace] if namespace else [])]))
-    return found
+    asked = [what, *(["--namespace", namespace] if namespace else [])]
+    printed = kubectl.get(asked)
+    try:
+        found = msgspec.json.decode(printed, type=dict[str, Any])
+        return starting.of_object(found, threshold=threshold, callers=callers)
+    except (msgspec.DecodeError, KeyError) as error:
+        why = f"without {error}" if isinstance(error, KeyError) else error
+        command = f"kubectl get {' '.join(asked)} --output json"
+        raise ClusterError(f"kubectl printed no object of Kubernetes: {why}: see `{command}`") from error
