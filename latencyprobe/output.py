@@ -54,6 +54,11 @@ def figures_console() -> "Console":
     return console
 
 
+def can_redraw(console: "Console") -> bool:
+    """Return whether it is a terminal on which what is there can be replaced; else it is written on as a pipe is."""
+    return console.is_terminal and not console.is_dumb_terminal
+
+
 def has_blocks(console: "Console") -> bool:
     """Return whether pieces of a bar are told by colour, and blocks can be written; else they are letters."""
     return bool(console.color_system) and not console.no_color and not console.options.ascii_only

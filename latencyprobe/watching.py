@@ -1,4 +1,5 @@
-"""Something that is shown again and again until somebody ends it: on a terminal in place, in a pipe one after another.
+"""Something that is shown again and again until somebody ends it: on a terminal in place, in a pipe, and where
+TERM=dumb, one after another.
 
 For commands that look at what is stored. The terminal is as it was at the end.
 """
@@ -12,6 +13,7 @@ from rich.console import Console
 
 from latencyprobe.ending import ending
 from latencyprobe.errors import LatencyProbeError
+from latencyprobe.output import can_redraw
 
 
 def watch(render: Callable[[], str], console: Console, interval_s: float, between: str = "") -> None:
@@ -29,7 +31,7 @@ def watch(render: Callable[[], str], console: Console, interval_s: float, betwee
             if over.is_set():  # kubectl is ended by the same Ctrl-C
                 return
             raise
-        if console.is_terminal:
+        if can_redraw(console):
             stack.enter_context(console.screen(hide_cursor=True))
         while not over.is_set():
             _draw(text, console)
@@ -43,16 +45,16 @@ def _again(render: Callable[[], str], console: Console, between: str) -> str:
         text = render()
     except (LatencyProbeError, click.UsageError) as error:  # a target that is away for now is asked for wrongly
         said = f"latencyprobe: {error.message if isinstance(error, click.UsageError) else error}\n"
-        if console.is_terminal:
+        if can_redraw(console):
             return said
         click.echo(said, nl=False, err=True)  # a program reads the figures
         return ""
-    return text if console.is_terminal else between + text
+    return text if can_redraw(console) else between + text
 
 
 def _draw(text: str, console: Console) -> None:
     """Write what was captured; on a terminal in place of what was there, and as much as it has lines for."""
-    if not console.is_terminal:
+    if not can_redraw(console):
         console.file.write(text)
         console.file.flush()
         return

@@ -48,6 +48,10 @@ def test_on_a_terminal_it_is_drawn_in_place_and_everything_is_as_it_was_afterwar
     assert out.endswith("\x1b[?25h")
 
 
+def test_a_terminal_that_cannot_replace_what_is_there_is_written_on_as_a_pipe_is() -> None:
+    assert "one\n---\ntwo\n" == watched(["one\n", "two\n"], "---\n", force_terminal=True, _environ={"TERM": "dumb"})
+
+
 def test_what_has_no_room_is_counted() -> None:
     out = watched(["\n".join(map(str, range(30))) + "\n"], force_terminal=True, width=80, height=10)
     assert "\n7\x1b[K\n... 22 more lines" in out

@@ -7,10 +7,12 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pytest
 from rich.console import Console
 
 from latencyprobe.plan import NodePlan, PlannedObjective, SpanPolicy, Target
 from latencyprobe.plan import Role as Perspective
+from latencyprobe_agent.cli import live
 from latencyprobe_agent.cli.live import LiveLine, LogAbove, figures, line
 from latencyprobe_agent.guard import Guard
 from latencyprobe_agent.identity.resources import ProcessResources
@@ -122,6 +124,17 @@ def test_records_that_the_limit_left_out_are_said() -> None:
 
 def test_before_the_first_event_nothing_is_claimed() -> None:
     assert shown(turn()) == "0 RPC/s  0 RPCs  0 pairs  0 lost  fast no events yet"
+
+
+@pytest.mark.parametrize("of", [{}, {"force_terminal": True, "_environ": {"TERM": "dumb"}}], ids=["pipe", "dumb"])
+def test_where_no_line_can_be_replaced_one_comes_after_the_other(of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "_PLAIN_EVERY_S", 0.0)
+    out = io.StringIO()
+    shows = LiveLine(Console(file=out, width=200, **of))
+    for rpcs in (1, 2):
+        shows.take(turn((Role.SERVER, rpcs, rpcs)))
+        assert f"  {rpcs} RPC" in out.getvalue().splitlines()[-1]
+    assert "\x1b" not in out.getvalue()
 
 
 def test_on_a_pipe_there_are_no_escapes_and_the_last_figures_stay(make_halves: Any) -> None:

@@ -21,6 +21,7 @@ from latencyprobe.errors import OutputError
 from latencyprobe_agent.kernel.programs import FakePrograms, Programs
 from latencyprobe_agent.tools.top import command
 from tests.latencyprobe_agent.processes import DEADLINE_S, Echo, started
+from tests.support.fake_kubectl import FakeKubectl
 from tests.support.ports import free_port
 
 
@@ -124,3 +125,16 @@ def test_a_terminal_is_drawn_on_and_left_as_it_was(echo: Echo) -> None:
     signal.alarm(0)
     assert process.wait(DEADLINE_S) == 0
     os.close(ours)
+
+
+def test_a_terminal_that_cannot_replace_what_is_there_gets_tables(fake_kubectl: FakeKubectl) -> None:
+    fake_kubectl("""echo '{"items": []}'""")
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-c", "from latencyprobe.cli import main; main()", "top", "-n", "shop"]
+    given = {"env": {**os.environ, "TERM": "dumb"}, "stdin": theirs, "stdout": theirs}
+    assert 0 == subprocess.run([*command, "--duration", "1ms"], **given, timeout=DEADLINE_S, check=False).returncode
+    os.close(theirs)  # else reading waits where nothing was printed
+    printed = os.read(ours, 4096).decode()
+    os.close(ours)
+    assert "0 RPC/s" in printed
+    assert "\x1b" not in printed

@@ -19,6 +19,7 @@ from rich.live import Live
 from rich.text import Text
 
 from latencyprobe import spec
+from latencyprobe.output import can_redraw
 from latencyprobe.report import turns, units
 from latencyprobe.slo.histogram import quantile_ns
 from latencyprobe_agent.measure import histogram
@@ -100,7 +101,7 @@ class LiveLine:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._recent: deque[tuple[float, Figures]] = deque(maxlen=_RECENT_S + 1)
-        self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
+        self._live = Live(console=console, auto_refresh=False, transient=True) if can_redraw(console) else None
         self._next_plain = time.monotonic() + _PLAIN_EVERY_S
         self._printed = self._pairs = 0
         self._began = time.monotonic()

@@ -18,7 +18,7 @@ from latencyprobe import asked
 from latencyprobe.ending import ending
 from latencyprobe.errors import OutputError
 from latencyprobe.options import DURATION, OUTPUT, Duration
-from latencyprobe.output import figures_console
+from latencyprobe.output import can_redraw, figures_console
 from latencyprobe.plan import NodePlan
 from latencyprobe_agent import config as settings
 from latencyprobe_agent.identity.local import local_plan
@@ -137,7 +137,8 @@ class _Form(enum.Enum):
         """Return the form asked for; without a terminal to draw on and to press keys it is not the screen."""
         if output == "json":
             return cls.JSON
-        return cls.SCREEN if console.is_terminal and sys.stdin.isatty() and not plain else cls.PLAIN
+        has_keys = bool(sys.stdin and sys.stdin.isatty())
+        return cls.SCREEN if can_redraw(console) and has_keys and not plain else cls.PLAIN
 
 
 _Draw = Callable[[View, Sequence[Row], Text], None]
