@@ -1,6 +1,7 @@
 """The user's own `kubectl`: their context, their rights, their proxies."""
 
 import re
+import signal
 import subprocess
 from collections.abc import Sequence
 from tempfile import TemporaryFile
@@ -54,4 +55,6 @@ def _said(command: Sequence[str], printed: IO[bytes]) -> str:
                 said.append(line)
     if not process.returncode:
         return ""
-    return " ".join(" ".join(said).split()) or f"exit code {process.returncode}"
+    code = process.returncode
+    how = f"exit code {code}" if code > 0 else f"ended by a signal: {signal.strsignal(-code)}"
+    return " ".join(" ".join(said).split()) or how

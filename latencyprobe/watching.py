@@ -37,19 +37,18 @@ def watch(render: Callable[[], str], console: Console, interval_s: float, betwee
             _draw(text, console)
             if over.wait(interval_s):
                 return
-            text = _again(render, console, between)
+            try:
+                text = render() if can_redraw(console) else between + render()
+            except (LatencyProbeError, click.UsageError) as error:  # a target that is away for now is asked for wrongly
+                text = "" if over.is_set() else _told(error, console)
 
 
-def _again(render: Callable[[], str], console: Console, between: str) -> str:
-    try:
-        text = render()
-    except (LatencyProbeError, click.UsageError) as error:  # a target that is away for now is asked for wrongly
-        said = f"latencyprobe: {error.message if isinstance(error, click.UsageError) else error}\n"
-        if can_redraw(console):
-            return said
-        click.echo(said, nl=False, err=True)  # a program reads the figures
-        return ""
-    return text if can_redraw(console) else between + text
+def _told(error: LatencyProbeError | click.UsageError, console: Console) -> str:
+    said = f"latencyprobe: {error.message if isinstance(error, click.UsageError) else error}\n"
+    if can_redraw(console):
+        return said
+    click.echo(said, nl=False, err=True)  # a program reads the figures
+    return ""
 
 
 def _draw(text: str, console: Console) -> None:

@@ -4,6 +4,7 @@ import io
 import os
 import signal
 from collections.abc import Callable
+from typing import Any
 
 import click
 import pytest
@@ -71,9 +72,20 @@ def test_what_fails_at_first_is_raised() -> None:
         watched([ReportError("no store")])
 
 
-def test_what_fails_because_it_was_ended_is_no_failure() -> None:
+@pytest.mark.parametrize("console", [{}, {"force_terminal": True, "legacy_windows": False}], ids=["pipe", "terminal"])
+@pytest.mark.parametrize("looks", [0, 1])
+def test_what_fails_because_it_was_ended_is_no_failure(
+    console: Any, looks: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    left = iter(["one\n"] * looks)
+
     def render() -> str:
+        if (text := next(left, None)) is not None:
+            return text
         os.kill(os.getpid(), signal.SIGINT)
         raise ReportError("kubectl: signal: interrupt")
 
-    watching.watch(render, Console(file=io.StringIO()), 0.001)
+    file = io.StringIO()
+    watching.watch(render, Console(file=file, width=80, height=20, **console), 0.001, "---\n")
+    assert looks == file.getvalue().count("one")
+    assert "interrupt" not in file.getvalue() + capfd.readouterr().err

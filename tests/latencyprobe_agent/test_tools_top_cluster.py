@@ -14,7 +14,7 @@ from rich.text import Text
 
 from latencyprobe import group
 from latencyprobe.errors import ClusterError
-from latencyprobe.report import build, headline, model, units
+from latencyprobe.report import build, headline, kubectl, model, units
 from latencyprobe.slo.evaluate import State
 from latencyprobe_agent.tools.top import cluster, screen
 from latencyprobe_agent.tools.top.view import OF_CLUSTER, By, Row, Sort, View
@@ -177,6 +177,20 @@ def test_a_look_that_fails_leaves_what_was_found_and_says_so() -> None:
     assert {rows for *_, rows in seen} == {1}
     assert seen[0][1] == "not read again: kubectl: connection refused"
     assert seen[-1][0].ended
+
+
+def test_a_look_that_fails_because_it_was_ended_is_no_failure() -> None:
+    drawn: list[str] = []
+    ended = False
+
+    def interrupted() -> kubectl.Read:
+        nonlocal ended
+        ended = True
+        raise ClusterError("kubectl: ended by a signal: Interrupt")
+
+    watching = cluster.Watching(interrupted, lambda: "", lambda *told: drawn.append(told[-1].plain), lambda: ended)
+    watching.run(View(), cluster.looked([], UPDATED_NS), poll_s=0, until_s=time.monotonic() + 60)
+    assert not drawn
 
 
 def kubectl_with(tmp_path: Path, fake_kubectl: FakeKubectl, *reports: model.LatencyReport) -> Path:

@@ -138,3 +138,11 @@ def test_a_terminal_that_cannot_replace_what_is_there_gets_tables(fake_kubectl: 
     os.close(ours)
     assert "0 RPC/s" in printed
     assert "\x1b" not in printed
+
+
+def test_ctrl_c_during_the_first_look_is_no_failure_of_kubectl(
+    fake_kubectl: FakeKubectl, capfd: pytest.CaptureFixture[str]
+) -> None:
+    fake_kubectl("kill -INT $PPID $$")
+    assert not group.run(["top", "-n", "shop"])
+    assert ("", "") == capfd.readouterr()

@@ -124,6 +124,8 @@ class Watching(NamedTuple):
             if time.monotonic() >= next_s and not view.paused:
                 found, drawn = self._again(found), False
                 next_s = time.monotonic() + poll_s
+                if self.ended():  # kubectl is ended by the same Ctrl-C
+                    return
             if not drawn or view != before:
                 self.draw(view, found.rows, Text(found.told_of(view), "dim" if found.fresh else "yellow"))
                 drawn = True

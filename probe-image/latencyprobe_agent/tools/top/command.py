@@ -16,7 +16,7 @@ from rich.text import Text
 
 from latencyprobe import asked
 from latencyprobe.ending import ending
-from latencyprobe.errors import OutputError
+from latencyprobe.errors import ClusterError, OutputError
 from latencyprobe.options import DURATION, OUTPUT, Duration
 from latencyprobe.output import can_redraw, figures_console
 from latencyprobe.plan import NodePlan
@@ -165,7 +165,12 @@ def _of_cluster(
     until_s = time.monotonic() + (0 if once else math.inf if duration_s is None else duration_s)
     with ExitStack() as stack:
         ended = stack.enter_context(_ended())
-        found = cluster.read_by(read)  # its failure is no matter of the screen
+        try:
+            found = cluster.read_by(read)  # its failure is no matter of the screen
+        except ClusterError:
+            if ended():  # kubectl is ended by the same Ctrl-C
+                return
+            raise
         keys = screen.Keys()
         draw = _print_json_and_told if form is _Form.JSON else _drawing(stack, console, form)
         stack.enter_context(keys)
