@@ -1,4 +1,4 @@
-"""`latencyprobe`: the entry of every process of the project. Decides how signals end it, and what output it has.
+"""`latencyprobe`: the entry of every process of the project. Decides how signals end it, and its input and output.
 
 Until a command takes SIGINT and SIGTERM itself, they end the process at once and without a word: it has measured
 nothing, and the kernel frees programs with their process. An exception would be lost in libbpf's callbacks. Little is
@@ -22,8 +22,9 @@ def main(args: Sequence[str] | None = None) -> None:
 
     from latencyprobe import group, options, output  # noqa: PLC0415 - only now do signals end us quietly
 
-    if sys.stdout:
-        sys.stdout = output.checked(sys.stdout)
+    if not sys.stdin:  # closed, as by `<&-`
+        sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
+    sys.stdout = output.checked(sys.stdout) if sys.stdout else os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     _, _, program = sys.argv[0].rpartition("/")
     sys.exit(group.run(args, options.PLUGIN if program.startswith("kubectl-") else "latencyprobe"))
 

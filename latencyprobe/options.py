@@ -9,6 +9,7 @@ import click
 
 PLUGIN = "kubectl latencyprobe"  # as which kubectl runs us: then reports are the cluster's
 _UNIT_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_LONGEST_D = 36_500  # in ns it is a number of 64 bits, and a system call waits for as long
 _PART = r"(\d+(?:\.\d+)?)(ms|s|m|h|d)"
 _DATE = re.compile(r"\d{4}-?(?:\d{4}|W\d\d(?:-?\d)?|\d\d-\d\d)")
 
@@ -54,6 +55,8 @@ class Duration(click.ParamType[float]):
         seconds = sum(float(number) * _UNIT_S[unit] for number, unit in parts)
         if seconds == 0:
             self.fail(f"{value!r} is no duration such as 30s, 5m or 1h30m", param, ctx)
+        if seconds > _LONGEST_D * _UNIT_S["d"]:
+            self.fail(f"{value!r} is longer than {_LONGEST_D}d", param, ctx)
         return seconds
 
 

@@ -117,9 +117,22 @@ def test_the_exit_code_holds_when_nobody_hears_the_complaint(words: str, code: i
     assert code == run.returncode
 
 
-def test_output_that_is_closed_is_no_error() -> None:
-    run = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *COMMAND, "version"], capture_output=True, check=False)
-    assert (0, b"") == (run.returncode, run.stderr)
+@pytest.mark.parametrize("words", ["version", "flame --from - -o pprof"])
+def test_output_that_is_closed_is_no_error(words: str) -> None:
+    command = ["sh", "-c", '"$@" >&- </dev/null', "sh", *COMMAND, *words.split()]
+    run = subprocess.run(command, capture_output=True, check=False)
+    assert 0 == run.returncode
+    assert b"Traceback" not in run.stderr
+
+
+@pytest.mark.parametrize("words", ["validate -", "rules -f -", "flame --from -", "tcprt --replay -"])
+def test_input_that_is_closed_is_empty(words: str) -> None:
+    closed, empty = (
+        subprocess.run(["sh", "-c", f'"$@" <{file}', "sh", *COMMAND, *words.split()], capture_output=True, check=False)
+        for file in ("&-", "/dev/null")
+    )
+    assert (empty.returncode, empty.stdout, empty.stderr) == (closed.returncode, closed.stdout, closed.stderr)
+    assert b"Traceback" not in closed.stderr
 
 
 def test_kubectl_finds_it_as_a_plugin() -> None:

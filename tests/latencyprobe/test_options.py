@@ -56,3 +56,10 @@ def test_durations_have_units(text: str, seconds: float) -> None:
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter, match="no duration"):
         Duration().convert(text, None, None)
+
+
+def test_a_duration_that_no_clock_counts_to_is_refused() -> None:
+    assert 36_500 * DAY_S == Duration().convert("36500d", None, None)
+    for text in ("36501d", "999999999d", f"{10**17}d", f"{10**400}s"):
+        with pytest.raises(click.BadParameter, match="is longer than 36500d"):
+            Duration().convert(text, None, None)

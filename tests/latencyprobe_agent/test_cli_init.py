@@ -58,6 +58,7 @@ def test_a_workload_of_the_cluster(capfd: pytest.CaptureFixture[str], fake_kubec
     [
         ([], 2, "give KIND/NAME or --port: what to measure; on this host listen: "),
         (["service/web", "--port", "80"], 2, "give KIND/NAME or --port"),
+        (["--port", "80", "-n", "shop"], 2, "-n goes with KIND/NAME: ports have no namespace"),
         (["web"], 2, "'web' is no KIND/NAME such as deployment/web"),
         (
             ["--port", "80", "--threshold", "5x"],

@@ -114,6 +114,8 @@ def test_a_call_without_a_stack_is_counted() -> None:
 
 def test_what_is_live_and_what_is_recorded_exclude_each_other() -> None:
     runner = CliRunner()
-    assert "--from and --pid exclude each other" in runner.invoke(flame, ["--from", "-", "--pid", "1"]).stderr
+    for words in ("--pid 1", "--slower-than 20ms", "--all-waits", "--all", "--duration 1s"):
+        said = f"--from and {words.partition(' ')[0]} exclude each other"
+        assert said in runner.invoke(flame, ["--from", "-", *words.split()]).stderr
     assert "say whose: --pid" in runner.invoke(flame, []).stderr
     assert "--all and --pid" in runner.invoke(flame, ["--all", "--pid", "1"]).stderr

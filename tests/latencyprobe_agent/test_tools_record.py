@@ -59,6 +59,11 @@ def test_a_wrong_file_is_named_with_its_fault(
     assert f"latencyprobe: {file} {said}\n" == refused(capsys, "show", file)
 
 
+def test_a_header_that_is_no_utf_8_is_damage(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_bytes(gzip.compress(snapshot.MARK + b"\x03\0\0\0" + b"\x81\xa1\xff"))  # msgpack: {"\xff": ...
+    assert f"latencyprobe: {file} is damaged (its header: 'utf-8' codec can't" in refused(capsys, "show", file)
+
+
 @pytest.mark.parametrize(
     ("form", "begins"), [("text", "fsync took"), ("json", '{"version":1'), ("html", "<!doctype html>")]
 )

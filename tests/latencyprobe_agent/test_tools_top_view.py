@@ -112,6 +112,12 @@ def test_a_filter_is_typed_mended_kept_and_taken_back() -> None:
     assert pressed("\x1b", kept).wanted == ""
 
 
+def test_a_filter_finds_an_objective_by_its_peers() -> None:
+    objective = row()._replace(peers=(row()._replace(peer="shop/frontend"),))
+    for by in By:
+        assert [1, 0] == [len(View(wanted=wanted, by=by).shown([objective])) for wanted in ("Frontend", "backend")]
+
+
 def test_space_pauses_and_q_ends() -> None:
     assert [pressed(" ").paused, pressed("  ").paused, pressed("q").ended, pressed("x").ended] == [
         True,

@@ -39,6 +39,8 @@ def init(what: str | None, namespace: str | None, ports: tuple[int, ...], thresh
         raise click.UsageError(
             f"give KIND/NAME or --port: what to measure; {listening.told()}", click.get_current_context()
         )
+    if namespace is not None and what is None:
+        raise click.UsageError("-n goes with KIND/NAME: ports have no namespace", click.get_current_context())
     if what is None:
         document = starting.of_ports(ports, threshold=threshold, callers=callers)
     else:

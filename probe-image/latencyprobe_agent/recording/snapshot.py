@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe.errors import LatencyProbeError
+from latencyprobe.wire import UNREADABLE
 
 VERSION = 1
 MARK = b"latencyprobe snapshot\n"
@@ -155,7 +156,7 @@ def _decoded(content: io.BufferedReader) -> Snapshot:
                 f"was written by a later version (format {version}, this one reads up to {VERSION}): upgrade this one"
             )
         header = msgspec.msgpack.decode(packed, type=Header)
-    except (msgspec.DecodeError, KeyError) as error:
+    except (*UNREADABLE, KeyError) as error:
         raise SnapshotError(f"is damaged (its header: {error}): copy it again") from error
     there = _layout_of(header)
     events = [_events(content, there, cpu.events) for cpu in header.cpus]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from latencyprobe.errors import OutputError
 from latencyprobe.options import DURATION
@@ -26,7 +27,15 @@ from latencyprobe_agent.tools.watching import WHOSE, Watching, asked, slower_tha
 from latencyprobe_agent.vocabulary.records import StackOptionFlags
 
 FORMS = ("folded", "svg", "html", "pprof")
-_LIVE = {"pid": "--pid", "cgroup": "--cgroup", "comm": "--comm", "everybody": "--all", "duration": "--duration"}
+_LIVE = {
+    "pid": "--pid",
+    "cgroup": "--cgroup",
+    "comm": "--comm",
+    "everybody": "--all",
+    "slower_than": "--slower-than",
+    "duration": "--duration",
+    "all_waits": "--all-waits",
+}
 _MOST_STACKS = 1 << 16  # different ones of a live graph: some 100 MB of names at the worst
 
 
@@ -67,7 +76,9 @@ def flame(*, file: Path | None, all_waits: bool, output: str, output_file: Path 
     if output == "pprof" and output_file is None and sys.stdout.isatty():
         raise click.UsageError("a terminal cannot show pprof: give --output-file FILE, or send it into a pipe")
     if file is not None:
-        if given := [option for name, option in _LIVE.items() if live[name]]:
+        context = click.get_current_context()
+        sources = {option: context.get_parameter_source(name) for name, option in _LIVE.items()}
+        if given := [option for option, source in sources.items() if source is ParameterSource.COMMANDLINE]:
             raise click.UsageError(f"--from and {given[0]} exclude each other: a file has what was recorded")
         folded, missing = _read(file)
         of = "" if file == Path("-") else file.name

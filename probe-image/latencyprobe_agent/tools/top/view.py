@@ -71,8 +71,9 @@ class Row(NamedTuple):
 
     @property
     def words(self) -> str:
-        """All that a filter may find."""
-        return " ".join((self.target, self.side, self.process, self.peer, self.objective, self.state)).lower()
+        """All that a filter may find: of an objective also its peers."""
+        own = (self.target, self.side, self.process, self.peer, self.objective, self.state)
+        return " ".join((*own, *(one.peer for one in self.peers))).lower()
 
     @property
     def of(self) -> tuple[str, ...]:
