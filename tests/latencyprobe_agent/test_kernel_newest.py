@@ -1,6 +1,7 @@
 """The ring that keeps the newest: every record is delivered or counted, whatever the writer does meanwhile."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -112,8 +113,30 @@ def test_a_record_that_is_not_written_yet_holds_those_after_it(kernel):
 def test_a_limit_leaves_the_rest_for_later(kernel):
     reader = ring(kernel)
     kernel.emit(4)
-    assert [1, 2] == [int(n) for n in reader.drain(limit=4)["task_no"]]
+    assert [1, 2] == [int(n) for n in reader.drain(limit=2)["task_no"]]
     assert [3, 4] == drained(reader)
+
+
+def test_cpus_with_records_use_what_the_others_leave_of_a_limit(kernel):
+    reader = ring(kernel)
+    kernel.emit(4)
+    kernel.emit(1, cpu=1)
+    assert [1, 2, 3, 101] == [int(n) for n in reader.drain(limit=4)["task_no"]]
+    kernel.emit(3)
+    assert [4, 5] == [int(n) for n in reader.drain(limit=2)["task_no"]], "of an idle one nothing stays reserved"
+
+
+def test_nobody_waits_for_what_a_limit_left(kernel, monkeypatch):
+    waits: list[float] = []
+    monkeypatch.setattr(newest, "time", SimpleNamespace(sleep=waits.append))
+    reader = ring(kernel)
+    kernel.emit(3)
+    reader.drain(limit=2)
+    reader.wait(1.0)
+    assert [] == waits
+    reader.drain(limit=2)
+    reader.wait(1.0)
+    assert [1.0] == waits
 
 
 def test_what_is_kept_can_be_copied_again_and_again(kernel):

@@ -44,7 +44,7 @@ def test_every_record_comes_once_and_in_order_wherever_the_buffer_ends(start, st
     ring, written, read = FakeRing(position=start * 8), 0, []
 
     for count, limit in steps:
-        for _ in range(min(count, (ring.data.size - ring.reader.waiting()) // SLOT)):
+        for _ in range(min(count, ring.data.size // SLOT - ring.reader.waiting())):
             ring.write(written)
             written += 1
         read += numbers(ring.reader.drain(limit))
@@ -93,7 +93,7 @@ def test_a_record_of_another_size_is_an_abi_mismatch_and_is_not_consumed():
     with pytest.raises(AbiMismatch, match="40 bytes, expected 48"):
         ring.reader.drain()
 
-    assert SLOT == ring.reader.waiting()
+    assert 1 == ring.reader.waiting()
 
 
 def test_an_empty_ring_gives_an_empty_batch():

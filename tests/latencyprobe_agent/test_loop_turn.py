@@ -15,7 +15,7 @@ from latencyprobe_agent.guard import Guard
 from latencyprobe_agent.identity.cgroups import Cgroup
 from latencyprobe_agent.identity.resources import PodResources, ProcessResources
 from latencyprobe_agent.kernel.clock import Clock
-from latencyprobe_agent.kernel.programs import FakePrograms
+from latencyprobe_agent.kernel.programs import IN_RING, FakePrograms
 from latencyprobe_agent.loop.background import FakeBackground
 from latencyprobe_agent.loop.canary import Canary
 from latencyprobe_agent.loop.counting import Counting
@@ -103,7 +103,7 @@ def test_a_turn_gives_way_to_the_load_unless_the_ring_fills_up(
     monkeypatch: pytest.MonkeyPatch, make_halves: Any, filled: float, gives_way: bool
 ) -> None:
     kernel, slept = FakePrograms(make_halves(*(SERVER,) * 2).rec), list[float]()
-    monkeypatch.setattr(kernel, "waiting", lambda: int(filled * kernel.ring_bytes))
+    monkeypatch.setattr(kernel, "waiting", lambda: int(filled * kernel.ring_bytes / IN_RING))
     monkeypatch.setattr(time, "sleep", slept.append)
     turns(kernel).make(IN_FORCE)
     assert bool(slept) == gives_way

@@ -5,6 +5,7 @@ returns is a copy that the caller owns. CPUs follow each other in a batch; withi
 """
 
 import time
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +37,7 @@ class Newest:
         cpus = possible_cpus()
         self._slots = records.max_entries // cpus
         self._next = [1] * cpus
+        self._left = False
         self.lost = 0
         self._slot = np.dtype([("lock", "u1", _LOCK), ("value", value)])
         assert self._slot.itemsize == records.value_size
@@ -46,18 +48,21 @@ class Newest:
 
     def waiting(self) -> int:
         """Return how many records can be read."""
-        written = (self._written(cpu) for cpu in range(len(self._next)))
-        return sum(min(n - following + 1, self._slots) for n, following in zip(written, self._next, strict=True))
+        return sum(self._waiting().values())
 
     def drain(self, limit: int = 16_384) -> NDArray[np.void]:
-        """Return the next records, of the type that the ring was opened for, about `limit` at most. A copy."""
-        share = max(limit // len(self._next), 1)
-        parts = [self._drain_cpu(cpu, share) for cpu in range(len(self._next))]
-        return np.concatenate(parts)
+        """Return the next records, of the type that the ring was opened for, at most `limit`. A copy."""
+        waiting = self._waiting()
+        shares = _shares(waiting, limit)
+        self._left = shares != waiting
+        parts = [self._drain_cpu(cpu, share) for cpu, share in shares.items()]
+        return np.concatenate([np.zeros(0, self._slot["value"]["record"]), *parts])
 
     def wait(self, timeout_s: float) -> None:
-        """Wait out the time: the kernel wakes nobody for this ring, as what is not read in time may be overwritten."""
-        time.sleep(timeout_s)
+        """Wait out the time, unless the limit of the last `drain()` left records: the kernel wakes nobody for this
+        ring, as what is not read in time may be overwritten."""
+        if not self._left:
+            time.sleep(timeout_s)
 
     def kept(self, cpu: int) -> Kept:
         """Return what is there of a CPU, as `value`. A copy; it stays there, and `drain()` does not notice."""
@@ -70,6 +75,12 @@ class Newest:
 
     def close(self) -> None:
         """Nothing is held: the maps are the object's."""
+
+    def _waiting(self) -> dict[int, int]:
+        """CPU → how many records can be read, of those that have any."""
+        written = (self._written(cpu) for cpu in range(len(self._next)))
+        numbers = enumerate(zip(written, self._next, strict=True))
+        return {cpu: min(n - following + 1, self._slots) for cpu, (n, following) in numbers if n >= following}
 
     def _drain_cpu(self, cpu: int, limit: int) -> NDArray[np.void]:
         following, written = self._next[cpu], self._written(cpu)
@@ -102,3 +113,12 @@ class Newest:
         value = np.zeros(self._heads.value_size, np.uint8)
         self._heads.lookup(np.uint32(cpu).tobytes(), value.data)
         return int(value[_LOCK:].view(NEWEST_HEAD)[0]["written"])
+
+
+def _shares(waiting: Mapping[int, int], limit: int) -> dict[int, int]:
+    """Divide `limit` among the CPUs: who has more gets what the others leave. In the order of `waiting`."""
+    shares = dict(waiting)
+    for others, cpu in zip(range(len(waiting), 0, -1), sorted(waiting, key=waiting.__getitem__), strict=True):
+        shares[cpu] = min(waiting[cpu], limit // others)
+        limit -= shares[cpu]
+    return shares

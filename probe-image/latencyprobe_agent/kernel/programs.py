@@ -36,7 +36,7 @@ from latencyprobe_agent.vocabulary.records import (
     RuleSide,
 )
 
-_IN_RING = EXCHANGE.itemsize + 8  # bytes of a record, with the ring's header of it
+IN_RING = EXCHANGE.itemsize + 8  # bytes of a record, with the ring's header of it
 _CANARY_SCOPE = (CANARY_GROUP, CANARY_GROUP)
 
 
@@ -287,4 +287,4 @@ class FakePrograms:
 def share_records(ring_bytes: int, namespaces: int) -> int:
     """Return how many records of each namespace the second half of a ring holds in a window, 0 for no limit. The
     reader, woken at a quarter, comes within two windows, so in parts of three, and there was room for all shares."""
-    return max(1, ring_bytes // 6 // _IN_RING // namespaces) if namespaces > 1 else 0
+    return max(1, ring_bytes // 6 // IN_RING // namespaces) if namespaces > 1 else 0

@@ -38,8 +38,8 @@ class Reader:
         assert record.itemsize % 8 == 0
 
     def waiting(self) -> int:
-        """Return how many bytes of the ring are filled."""
-        return int(self._producer[0]) - int(self._consumer[0])
+        """Return how many records are in the ring; some may still be written."""
+        return (int(self._producer[0]) - int(self._consumer[0])) // (_HEADER + self._record.itemsize)
 
     def drain(self, limit: int = 16_384) -> NDArray[np.void]:
         """Return the next records, at most `limit`, up to the first that a program still writes. A copy.
@@ -51,7 +51,7 @@ class Reader:
         size, slot = self._data.size, _HEADER + self._record.itemsize
         start = int(self._consumer[0])
         at = start % size
-        headers = self._heads(at, min(limit, (int(self._producer[0]) - start) // slot))
+        headers = self._heads(at, min(limit, self.waiting()))
         ordinary = (headers == self._record.itemsize).all()
         if not ordinary:
             headers = self._complete(headers)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from latencyprobe.sli import added
 from latencyprobe_agent.guard import Guard
 from latencyprobe_agent.kernel.clock import Clock, Sleeps
-from latencyprobe_agent.kernel.programs import Programs
+from latencyprobe_agent.kernel.programs import IN_RING, Programs
 from latencyprobe_agent.loop.canary import Canary
 from latencyprobe_agent.loop.counting import Counting
 from latencyprobe_agent.loop.evidence import EvidenceSignals
@@ -96,7 +96,7 @@ class Turns:
     def give_way(self) -> None:
         """Let whoever waits for this processor have it before the next part of a turn, unless the ring fills up: a turn
         takes some milliseconds, and the kernel may let who was woken wait for most of a slice (cost.md, C9)."""
-        if self._parts.programs.waiting() <= self._parts.programs.ring_bytes // 2:
+        if self._parts.programs.waiting() * IN_RING <= self._parts.programs.ring_bytes // 2:
             time.sleep(_PAUSE_S)
 
     def discard(self) -> None:

@@ -85,12 +85,11 @@ def follow(
                 clock.resample()
             if len(batch) or due:
                 yield batch, clock
-        rest_until, not_shown = time.monotonic() + _REST_S, 0
-        while len(batch := programs.drain(_BATCH)):
-            if time.monotonic() < rest_until:
-                yield batch, clock
-            else:
-                not_shown += len(batch)
+        rest_until, rest = time.monotonic() + _REST_S, programs.waiting()  # what comes from now on is after the end
+        while rest and time.monotonic() < rest_until and len(batch := programs.drain(min(_BATCH, rest))):
+            rest -= len(batch)
+            yield batch, clock
+        not_shown = min(rest, programs.waiting())  # others were overwritten, which the ring has counted
         ended()
         lost = {reason: n for reason, n in {**programs.lost(), "not_shown": not_shown}.items() if n}
     click.echo("lost: " + (", ".join(f"{n} ({reason})" for reason, n in lost.items()) or "none"), err=True)
