@@ -36,7 +36,12 @@ class Address(click.ParamType[str]):
 
 
 def _cgroup_id(ctx: click.Context, param: click.Parameter, value: Path | None) -> int:
-    return value.stat().st_ino if value else 0  # kernfs: the inode is the cgroup's id
+    if value is None:
+        return 0
+    if not (value / "cgroup.controllers").exists():
+        said = f"{value} is no cgroup of version 2: take one below its tree, which `mount -t cgroup2` shows"
+        raise click.BadParameter(said, ctx, param)
+    return value.stat().st_ino  # kernfs: the inode is the cgroup's id
 
 
 def _one_family(ctx: click.Context, param: click.Parameter, value: int | None) -> int | None:
