@@ -81,10 +81,11 @@ class EvidencePrograms(Attached):
         sizes = {"evidence_counts": counts.entries(EVIDENCE_COUNTS)}
         attached = cls(cls.load(folder / f"{signal.name}.bpf.o", signal, ring_bytes, sizes=sizes), signal)
         attached._fill({**signal.entries, **(entries or {})})
+        attached.map("evidence_filter").update(u32(0), packed)
         config = np.zeros((), CONFIG)
         config["wakeup_bytes"] = attached.ring_bytes // 4
+        config["generation"] = 1  # last: what the programs decided before, without the choice, is decided again
         attached.map("config").update(u32(0), config.tobytes())
-        attached.map("evidence_filter").update(u32(0), packed)
         return attached
 
     def _fill(self, entries: Mapping[str, Mapping[bytes, bytes]]) -> None:
