@@ -1,11 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * tracker_calls.bpf.h: system calls as something that begins and ends, docs/design/tracker.md, "System calls"; for objects
- * that follow them, which define what tracker.bpf.h asks for. While one goes on, the kernel's stack of its blocked thread
- * is taken each time that it gets a processor again.
+ * that follow them, which define what tracker.bpf.h asks for, except for the kinds. While one goes on, the kernel's stack
+ * of its blocked thread is taken each time that it gets a processor again.
  */
 #ifndef LATENCYPROBE_TRACKER_CALLS_BPF_H
 #define LATENCYPROBE_TRACKER_CALLS_BPF_H
+
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include "events.h"
+
+#define TRACKER_KIND(entry) call_kind((entry)->payload[0], (entry)->payload[1])
+#define TRACKER_KINDS (2 * LP_SYSCALL_WORDS * 64)
+
+/* Its number; behind all of those, that of the 32-bit table, where it means something else. */
+static __always_inline __u32 call_kind(__u64 nr, __u64 compat)
+{
+	if (nr >= LP_SYSCALL_WORDS * 64)
+		return TRACKER_KINDS; /* which has no statistics */
+	return compat ? LP_SYSCALL_WORDS * 64 + nr : nr;
+}
 
 #include "tracker.bpf.h"
 #include "tracker_stack.bpf.h"

@@ -8,8 +8,6 @@
 #define TRACKER_ENTRIES 65536 /* threads that make calls at all, 120 bytes each */
 #define TRACKER_STAYS
 #define TRACKER_KEEPS
-#define TRACKER_KIND(entry) ((__u32)(entry)->payload[0])
-#define TRACKER_KINDS (LP_SYSCALL_WORDS * 64)
 #include "tracker_calls.bpf.h"
 
 #define NEWEST struct recorded

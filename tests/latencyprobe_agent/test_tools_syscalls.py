@@ -125,6 +125,13 @@ def test_statistics_are_a_line_a_call_the_largest_total_first(capsys, output):
         assert 15 * MS == json.loads(lines[1])["average_ns"]
 
 
+def test_statistics_of_the_32_bit_table_are_not_those_of_other_calls_with_its_numbers(capsys):
+    statistics = np.zeros(1024, TRACKER_STATISTICS)
+    statistics[number("fsync")] = statistics[512 + number("fsync")] = (1, MS, MS, MS)
+    lines = shown(capsys, stats=True, statistics=statistics).splitlines()
+    assert ["SYSCALL", "fsync", f"compat_{number('fsync')}"] == [line.split()[0] for line in lines]
+
+
 def test_calls_in_which_servers_wait_are_known_by_name():
     known = [name for name in IDLE if number(name) is not None]
     assert {"epoll_wait", "poll", "select", "futex", "accept4", "recvmsg"} <= set(known)

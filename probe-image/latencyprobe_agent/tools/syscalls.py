@@ -18,6 +18,7 @@ from latencyprobe_agent.tools import rows
 from latencyprobe_agent.tools.tail import timestamp
 from latencyprobe_agent.tools.tracking import ended
 from latencyprobe_agent.tools.watching import STACKS, Watching, watching
+from latencyprobe_agent.vocabulary.records import SYSCALL_WORDS
 from latencyprobe_agent.vocabulary.returned import returned
 from latencyprobe_agent.vocabulary.syscalls import name as call_name
 from latencyprobe_agent.vocabulary.syscalls import number
@@ -156,12 +157,22 @@ class Table:
     def end(self, statistics: NDArray[np.void]) -> None:
         """Print one line for each call that was made."""
         if self._watching.stats:
-            rows.statistics(statistics, "syscall", call_name, as_json=self._json)
+            rows.statistics(statistics, "syscall", _kind, as_json=self._json)
 
 
 def syscall(record: np.void) -> str:
     """Return the name of a record's call; the 32-bit table's numbers have none here."""
     nr, compat = record["payload"].tolist()
+    return _named(nr, compat=compat)
+
+
+def _kind(kind: int) -> str:
+    """Return the name of a kind of the statistics: behind the numbers that there are come those of the 32-bit table."""
+    compat, nr = divmod(kind, SYSCALL_WORDS * 64)
+    return _named(nr, compat=compat)
+
+
+def _named(nr: int, *, compat: int) -> str:
     return f"compat_{nr}" if compat else call_name(nr)
 
 
