@@ -4,6 +4,7 @@ import os
 
 import numpy as np
 
+from latencyprobe_agent.kernel import tracking
 from latencyprobe_agent.kernel.tracking import Knobs
 from latencyprobe_agent.vocabulary.records import TRACKER_KNOBS, StackOptionFlags
 
@@ -40,9 +41,15 @@ def test_a_number_beyond_the_table_is_left_out_of_it():
     assert 0 == packed(Knobs(1, left_out=frozenset({100_000})))["left_out"].sum()
 
 
-def test_the_tracker_does_not_follow_itself_unless_it_is_asked_to():
+def test_the_tracker_does_not_follow_itself_unless_it_is_asked_to(monkeypatch):
+    monkeypatch.setattr(tracking, "has_the_kernels_numbers", lambda: True)
     assert os.getpid() == packed(Knobs(1))["own_tgid"]
     assert 0 == packed(Knobs(1, tgid=os.getpid()))["own_tgid"]
+
+
+def test_where_its_number_is_another_process_to_the_kernel_nobody_is_left_out(monkeypatch):
+    monkeypatch.setattr(tracking, "has_the_kernels_numbers", lambda: False)
+    assert 0 == packed(Knobs(1))["own_tgid"]
 
 
 def test_only_what_decides_who_is_followed_makes_a_turned_knob_forget():

@@ -73,13 +73,16 @@ def missing_capabilities(status: str) -> list[str]:
 
 
 def cannot_look_into_processes(status: str, proc: Path = Path("/proc")) -> str:
-    """Return why this process cannot read maps and files of all processes that the kernel numbers, empty if it can. In
-    another PID namespace than the host's the same number is another process."""
+    """Return why this process cannot read maps and files of all processes that the kernel numbers, empty if it can."""
     if not _effective(status) >> _CAP_SYS_PTRACE & 1:
         return "CAP_SYS_PTRACE missing"
-    if (proc / "self" / "ns" / "pid").readlink().name != f"pid:[{_HOST_PID_NAMESPACE}]":
-        return "a PID namespace of its own"
-    return ""
+    return "" if has_the_kernels_numbers(proc) else "a PID namespace of its own"
+
+
+def has_the_kernels_numbers(proc: Path = Path("/proc")) -> bool:
+    """Return whether processes have the kernel's numbers here: in another PID namespace than the host's the same number
+    is another process."""
+    return (proc / "self" / "ns" / "pid").readlink().name == f"pid:[{_HOST_PID_NAMESPACE}]"
 
 
 def _effective(status: str) -> int:

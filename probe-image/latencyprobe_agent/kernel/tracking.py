@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe_agent.kernel.attached import Attached, counters, u32
+from latencyprobe_agent.kernel.hooks import has_the_kernels_numbers
 from latencyprobe_agent.kernel.loader import Loaded
 from latencyprobe_agent.kernel.maps import possible_cpus
 from latencyprobe_agent.kernel.ring import Ring
@@ -57,12 +58,13 @@ class Knobs:
         return self.tracking, self.tgid, self.cgroup_id, self.comm, self.left_out
 
     def packed(self, wakeup_bytes: int) -> bytes:
-        """Return them as the kernel's; the process that calls is never followed, unless it is asked for."""
+        """Return them as the kernel's; the process that calls is not followed, unless it is asked for, or in a PID
+        namespace of its own does not know its number."""
         value = np.zeros((), TRACKER_KNOBS)
         for name in ("threshold_ns", "timeout_ns", "gc_threshold_ns", "cgroup_id", "tgid", "keep_above_ns"):
             value[name] = getattr(self, name)
         value["records_per_second"], value["stacks_per_second"] = self.records_per_second, self.stacks_per_second
-        value["own_tgid"] = os.getpid() if self.tgid != os.getpid() else 0
+        value["own_tgid"] = os.getpid() if self.tgid != os.getpid() and has_the_kernels_numbers() else 0
         value["wakeup_bytes"], value["stacks"] = 0 if self.at_once else wakeup_bytes, self.stacks
         value["tracking_on"], value["worst_threshold"] = self.tracking, self.worst_only
         comm = self.comm.encode()[:15]

@@ -23,8 +23,7 @@ from latencyprobe_agent.measure.calls_in_progress import Call
 from latencyprobe_agent.symbols.symbolizer import Symbolizer, inside_calls
 from latencyprobe_agent.tools.syscalls import idle
 from latencyprobe_agent.tools.tracking import finished_calls
-from latencyprobe_agent.tools.watching import WHOSE, Watching, asked, slower_than
-from latencyprobe_agent.vocabulary.records import StackOptionFlags
+from latencyprobe_agent.tools.watching import WHOSE, Watching, asked, slower_than, wanted_stacks
 
 FORMS = ("folded", "svg", "html", "pprof")
 _LIVE = {
@@ -84,7 +83,7 @@ def flame(*, file: Path | None, all_waits: bool, output: str, output_file: Path 
         of = "" if file == Path("-") else file.name
     else:
         duration_s = live.pop("duration")
-        knobs = replace(asked(live), stacks=StackOptionFlags.KERNEL | StackOptionFlags.USER)
+        knobs = replace(asked(live), stacks=wanted_stacks("user"))
         knobs = replace(knobs, left_out=frozenset() if all_waits else idle())
         folded, missing = _watch(Watching(knobs, duration_s, output, stats=False))
         of = _whose(knobs)

@@ -3,22 +3,26 @@
 The kernel's record names the process that connected; of an accepted socket, or one older than the tool, only the inode.
 """
 
+import math
 import os
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from latencyprobe_agent.kernel.hooks import has_the_kernels_numbers
+
 _SHARE = 10  # of its time a tool spends at most a tenth on looking for owners
 
 
 class Owners:
-    """Processes by socket inode; each search of `proc` remembers all sockets that it comes across."""
+    """Processes by socket inode; each search of `proc` remembers all sockets that it comes across. None are found where
+    they have other numbers than the kernel's."""
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = proc
         self._found: dict[int, int] = {}
-        self._again = 0.0
+        self._again = 0.0 if has_the_kernels_numbers(proc) else math.inf
 
     def find(self, inodes: Iterable[int]) -> dict[int, int]:
         """Return inode → process id of those that some process holds, as far as is known."""

@@ -26,7 +26,7 @@ from latencyprobe_agent.tools.recording import Recording, Snapshots, Taken
 from latencyprobe_agent.tools.syscalls import idle
 from latencyprobe_agent.tools.tail import timestamp
 from latencyprobe_agent.tools.tracking import Ended, ended
-from latencyprobe_agent.tools.watching import STACKS, WHOSE, Watching, asked, slower_than
+from latencyprobe_agent.tools.watching import STACKS, WHOSE, Watching, asked, slower_than, wanted_stacks
 from latencyprobe_agent.vocabulary.records import StackOptionFlags
 
 _ON: dict[str, Tracker] = {"syscalls": RECORDER, "offcpu": OFFCPU, "wakeup": WAKEUP, "ttfb": TTFB, "net": NET}
@@ -167,7 +167,7 @@ def _record(given: dict[str, Any]) -> None:
         asked(given),
         at_once=True,
         left_out=frozenset() if given["all_waits"] else idle(),
-        stacks=STACKS[given["stacks"]],
+        stacks=wanted_stacks(given["stacks"]),
     )
     on, folder = given["on"], given["folder"]
     tracker = _ON[on]

@@ -187,13 +187,13 @@ class _Event:
 
     def as_object(self) -> dict[str, Any]:
         pid, flow = self.pid, self.record["flow"]
-        name = comm(flow["owner_comm"]) if flow["owner_tgid"] else ""
+        name = comm(flow["owner_comm"]) if flow["owner_tgid"] else process_name(pid)
         return as_object(
             self.record,
             self.unix_ns,
             {
                 "owner_tgid": pid,
-                "owner_comm": name or process_name(pid),
+                "owner_comm": name,
                 "in_process": bool(self.record["in_process"]),
                 "type": self.type,
                 "reason": self.reason or None,

@@ -17,7 +17,7 @@ from latencyprobe_agent.symbols.symbolizer import Symbolizer, inside_calls
 from latencyprobe_agent.tools import rows
 from latencyprobe_agent.tools.tail import timestamp
 from latencyprobe_agent.tools.tracking import ended
-from latencyprobe_agent.tools.watching import STACKS, Watching, watching
+from latencyprobe_agent.tools.watching import STACKS, Watching, wanted_stacks, watching
 from latencyprobe_agent.vocabulary.records import SYSCALL_WORDS
 from latencyprobe_agent.vocabulary.returned import returned
 from latencyprobe_agent.vocabulary.syscalls import name as call_name
@@ -101,7 +101,7 @@ def syscalls(
     knobs = replace(
         watching.knobs,
         left_out=frozenset((frozenset() if all_waits else idle()) - {*include} | {*exclude}),
-        stacks=STACKS["none" if watching.stats else stacks],
+        stacks=wanted_stacks("none" if watching.stats else stacks),
     )
     table = Table(watching, frame)
     for found, clock in ended(SYSCALLS, replace(watching, knobs=knobs), attached=table.begin, statistics=table.end):

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from latencyprobe.options import DURATION, OUTPUT, Duration
+from latencyprobe_agent.kernel.hooks import has_the_kernels_numbers
 from latencyprobe_agent.kernel.tracking import Knobs
 from latencyprobe_agent.tools.options import cgroup_option
 from latencyprobe_agent.vocabulary.records import StackOptionFlags
@@ -35,6 +36,16 @@ class Watching:
     def tick_s(self) -> float:
         """How often to look for what has timed out: four times in the timeout."""
         return min(1.0, self.knobs.timeout_ns / 4e9) if self.knobs.timeout_ns else 1.0
+
+
+def wanted_stacks(choice: str) -> StackOptionFlags:
+    """Return what to take for a choice of STACKS. User stacks only where their processes can be found by number; where
+    not, print that on stderr."""
+    wanted = STACKS[choice]
+    if StackOptionFlags.USER in wanted and not has_the_kernels_numbers():
+        click.echo("no user stacks: in a PID namespace of its own they have no names: use hostPID", err=True)
+        wanted &= ~StackOptionFlags.USER
+    return wanted
 
 
 def _comm(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
