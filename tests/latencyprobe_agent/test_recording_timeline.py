@@ -1,6 +1,7 @@
 """Who had a CPU, as far as its switches tell; and never more than that."""
 
 import numpy as np
+import pytest
 
 from latencyprobe_agent.recording.snapshot import (
     CALL,
@@ -47,18 +48,27 @@ def switches(*of: tuple[int, tuple[str, int, int], tuple[str, int, int]]) -> np.
 
 def test_a_task_has_the_cpu_from_the_switch_to_it_until_the_switch_from_it():
     events = switches((200, ONE, TWO), (300, TWO, IDLE), (400, IDLE, ONE))
-    assert [Slice(100, 200, *ONE), Slice(200, 300, *TWO), Slice(400, 1000, *ONE)] == running(events, CPU)
+    assert [Slice(100, 200, *ONE), Slice(200, 300, *TWO), Slice(400, 1000, *ONE)] == running(events, CPU, header())
 
 
 def test_who_is_not_followed_ran_for_an_unknown_time():
     """Of `one` only the switches from and to `two` are kept: it may have left and come again meanwhile."""
     events = switches((200, ONE, TWO), (300, TWO, ONE), (400, ONE, TWO), (500, TWO, ONE))
     events["flags"] = OTHER_FOLLOWED, FOLLOWED, OTHER_FOLLOWED, FOLLOWED
-    assert [Slice(200, 300, *TWO), Slice(400, 500, *TWO)] == running(events, CPU)
+    assert [Slice(200, 300, *TWO), Slice(400, 500, *TWO)] == running(events, CPU, header())
 
 
 def test_where_a_switch_is_missing_nobody_is_said_to_have_run():
-    assert [Slice(300, 1000, *TWO)] == running(switches((200, IDLE, ONE), (300, IDLE, TWO)), CPU)
+    assert [Slice(300, 1000, *TWO)] == running(switches((200, IDLE, ONE), (300, IDLE, TWO)), CPU, header())
+
+
+@pytest.mark.parametrize("whose", [{"comm": "two"}, {"cgroup_id": 7}], ids=str)
+def test_who_became_one_of_those_that_are_followed_while_it_ran_has_not_run_since_the_window_began(whose):
+    first = switches((200, TWO, IDLE), (300, IDLE, TWO), (400, TWO, IDLE))
+    assert [Slice(300, 400, *TWO)] == running(first, CPU, header(**whose))
+    between = switches((200, TWO, ONE), (300, ONE, IDLE))
+    between["flags"] = FOLLOWED, FOLLOWED  # `one` came before it had the name
+    assert [] == running(between, CPU, header(**whose))
 
 
 def test_a_call_lasts_until_its_end_and_has_its_name():

@@ -38,25 +38,27 @@ def tracks(snapshot: Snapshot) -> list[Track]:
     """Return what each CPU did."""
     header = snapshot.header
     return [
-        Track(cpu, running(events, cpu), called(events, header))
+        Track(cpu, running(events, cpu, header), called(events, header))
         for cpu, events in zip(header.cpus, snapshot.events, strict=True)
     ]
 
 
-def running(events: NDArray[np.void], cpu: Cpu) -> list[Slice]:
+def running(events: NDArray[np.void], cpu: Cpu, header: Header) -> list[Slice]:
     """Return who of those that are followed had the CPU: from a switch to it until the next switch, which is from it.
 
     Of who is followed every switch is kept: so before the first one it ran since the window began, and after the last
-    one it runs until its end. Where events are missing, what does not fit together is left out.
+    one it runs until its end. Where events are missing, what does not fit together is left out; and who may have taken
+    the name, or entered the cgroup, since it came.
     """
+    always = not header.comm and not header.cgroup_id
     switches = np.sort(events[events["kind"] == SWITCH], order="time_ns", kind="stable")
     found: list[Slice] = []
-    came_ns, came = cpu.from_ns, None
+    came_ns, came, kept = cpu.from_ns, None, always
     for time_ns, tgid, tid, other_tgid, other_tid, raw, other_raw, flags in switches[_SWITCHED].tolist():
         first = came is None
-        if flags & FOLLOWED and (first or came == tid):
+        if flags & FOLLOWED and kept and (first or came == tid):
             found.append(Slice(came_ns, max(time_ns, came_ns), name(raw), tgid, tid))
-        came_ns, came = time_ns, other_tid
+        came_ns, came, kept = time_ns, other_tid, bool(flags & OTHER_FOLLOWED)
         last = Slice(came_ns, max(cpu.to_ns, came_ns), name(other_raw), other_tgid, other_tid)
     if came is not None and flags & OTHER_FOLLOWED:
         found.append(last)
