@@ -12,6 +12,8 @@ import click
 from latencyprobe.options import DURATION, OUTPUT
 from latencyprobe_agent.kernel.evidence import Filter
 
+PROCESS = click.IntRange(1, 1 << 22)  # include/linux/threads.h: PID_MAX_LIMIT
+
 
 @dataclass(frozen=True)
 class Options:
@@ -59,7 +61,7 @@ def cgroup_option(told: str) -> Callable[[Callable[..., Any]], Callable[..., Any
 _OPTIONS = (
     click.option("--port", type=click.IntRange(1, 65535), metavar="PORT", help="Only this port, on either end."),
     click.option("--addr", type=Address(), metavar="ADDRESS", help="Only this address, on either end."),
-    click.option("--pid", type=click.IntRange(1), metavar="PID", help="Only sockets that this process connected."),
+    click.option("--pid", type=PROCESS, metavar="PID", help="Only sockets that this process connected."),
     cgroup_option("Only sockets of this cgroup, such as /sys/fs/cgroup/system.slice."),
     click.option("-4", "family4", flag_value=4, type=int, callback=_one_family, help="Only IPv4."),
     click.option("-6", "family6", flag_value=6, type=int, callback=_one_family, help="Only IPv6."),

@@ -10,7 +10,7 @@ import click
 from latencyprobe.options import DURATION, OUTPUT, Duration
 from latencyprobe_agent.kernel.hooks import has_the_kernels_numbers
 from latencyprobe_agent.kernel.tracking import Knobs
-from latencyprobe_agent.tools.options import cgroup_option
+from latencyprobe_agent.tools.options import PROCESS, cgroup_option
 from latencyprobe_agent.vocabulary.records import StackOptionFlags
 
 _RECORDS_PER_SECOND = 10_000  # for what is printed, and to keep a flood of them cheap; the excess is counted
@@ -59,7 +59,7 @@ def _comm(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
 
 
 WHOSE = (
-    click.option("--pid", type=click.IntRange(1), metavar="PID", help="Only threads of this process."),
+    click.option("--pid", type=PROCESS, metavar="PID", help="Only threads of this process."),
     cgroup_option("Only tasks of this cgroup, such as /sys/fs/cgroup/system.slice, and of those below it."),
     click.option("--comm", callback=_comm, metavar="NAME", help="Only threads of this name."),
     click.option("--all", "everybody", is_flag=True, help="All tasks of this host."),
