@@ -105,6 +105,15 @@ def test_a_live_graph_is_bounded_and_still_adds_up() -> None:
     assert {"calls of too many different stacks": 97} == graph.missing
 
 
+def test_a_call_of_known_stacks_is_added_to_them_however_many_there_are() -> None:
+    graph = Graph(Names(), most_stacks=2)
+    for i in (1, 2, 3, 1):
+        graph.add(call(user=(i,)))
+    graph.add(call(user=(1,), kernel=((4, (100,)),)))  # which has a new one, too
+    assert ["[pg];-;[other] 20", "[pg];u1;-;[oncpu] 20", "[pg];u2;-;[oncpu] 10"] == [*lines(graph.folded)]
+    assert {"calls of too many different stacks": 2} == graph.missing
+
+
 def test_a_call_without_a_stack_is_counted() -> None:
     graph = Graph(Names())
     graph.add(call())

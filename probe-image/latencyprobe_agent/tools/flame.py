@@ -123,16 +123,23 @@ class Graph:
 
     def add(self, call: Call) -> None:
         """Add a call with its stacks."""
-        if len(self.folded) >= self._most_stacks:
+        folded = self._of(call)
+        if len(self.folded) >= self._most_stacks and not folded.keys() <= self.folded.keys():
             self.missing["calls of too many different stacks"] += 1
             add(self.folded, call.comm, [], [], rest_ns=call.duration_ns, rest=OTHER)
             return
         if not call.kernel and not call.user:
             self.missing["calls without a stack"] += 1
+        for stack, ns in folded.items():
+            self.folded[stack] = self.folded.get(stack, 0) + ns
+
+    def _of(self, call: Call) -> Folded:
+        folded: Folded = {}
         *each, rest_ns = weights(call.duration_ns, (elapsed_ns for elapsed_ns, _ in call.kernel))
         user = self._symbols.user(call.tgid, inside_calls(call.user), taken_ns=call.start_ns) if call.user else []
         kernel = [self._symbols.kernel(inside_calls(addresses)) for _, addresses in call.kernel]
-        add(self.folded, call.comm, user, zip(each, kernel, strict=True), rest_ns=rest_ns)
+        add(folded, call.comm, user, zip(each, kernel, strict=True), rest_ns=rest_ns)
+        return folded
 
 
 def _whose(knobs: Knobs) -> str:
