@@ -9,7 +9,8 @@ import pytest
 
 from latencyprobe_agent.recording import snapshot
 from latencyprobe_agent.recording.snapshot import EVENT, Cpu, Header, Snapshot, SnapshotError, Trigger, Waited
-from latencyprobe_agent.vocabulary.records import RECORDED, RecordedFlags, RecordedKind
+from latencyprobe_agent.symbols.messages import NAME_BYTES
+from latencyprobe_agent.vocabulary.records import RECORDED, TRACKED_FRAMES, RecordedFlags, RecordedKind
 
 
 def example(**more: object) -> Snapshot:
@@ -40,6 +41,11 @@ def test_what_is_written_is_read_again():
     found = read(snapshot.encode(written))
     assert written.header == found.header
     assert [of.tolist() for of in written.events] == [of.tolist() for of in found.events]
+
+
+def test_a_stack_of_the_longest_names_is_read_again():
+    trigger = Trigger(time_ns=300, user_stack=["\ufffd" * NAME_BYTES] * TRACKED_FRAMES)
+    assert trigger == read(snapshot.encode(example(trigger=trigger))).header.trigger
 
 
 def test_an_event_of_the_file_has_the_fields_of_the_kernels():

@@ -31,7 +31,7 @@ EVENT = np.dtype(
     ]
 )
 _HEADER_LENGTH = struct.Struct("<I")
-_HEADER_BYTES = 1 << 20
+_HEADER_BYTES = 1 << 24  # a user stack of 127 names of 16,384 characters of up to three bytes, and what else there is
 _EVENT_BYTES = 1 << 31  # of a file: 1.5 MiB of each of 1,300 CPUs
 _FORMAT = re.compile(r"[<|]?(?:[iu][1248]|S\d{1,3})\Z")
 
