@@ -62,7 +62,7 @@ _OPTIONS = (
     click.option("--port", type=click.IntRange(1, 65535), metavar="PORT", help="Only this port, on either end."),
     click.option("--addr", type=Address(), metavar="ADDRESS", help="Only this address, on either end."),
     click.option("--pid", type=PROCESS, metavar="PID", help="Only sockets that this process connected."),
-    cgroup_option("Only sockets of this cgroup, such as /sys/fs/cgroup/system.slice."),
+    cgroup_option("Only of this cgroup, none below it: such as /sys/fs/cgroup/system.slice/nginx.service."),
     click.option("-4", "family4", flag_value=4, type=int, callback=_one_family, help="Only IPv4."),
     click.option("-6", "family6", flag_value=6, type=int, callback=_one_family, help="Only IPv6."),
     DURATION,
