@@ -5,7 +5,7 @@ are left out, the largest first, until the rest fits: who asks for no more than 
 cgroups the innermost are left out. docs/design/directory.md, "Rules and target sets".
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
@@ -56,11 +56,13 @@ def _left_out(tally: Tally, namespaces: Mapping[str, str]) -> dict[str, str]:
     """Take targets (ids) off until the rest fits, and return why."""
     refused: dict[str, str] = {}
     while (asked := tally.all) > tally.room:
-        of: dict[str, Counter[str]] = defaultdict(Counter)
-        for target, part in tally.of().items():
-            of[namespaces[target]][target] = part
-        namespace = min(of, key=lambda name: (-of[name].total(), name))
-        for target, part in sorted(of[namespace].items(), key=lambda one: (-one[1], one[0])):
+        of: dict[str, list[str]] = defaultdict(list)
+        for target in tally.targets:
+            of[namespaces[target]].append(target)
+        needs = {name: tally.of(targets) for name, targets in of.items()}
+        namespace = min(needs, key=lambda name: (-needs[name], name))
+        parts = {target: tally.of([target]) for target in of[namespace]}
+        for target, part in sorted(parts.items(), key=lambda one: (-one[1], one[0])):
             if tally.all > tally.room:
                 tally.take_off(target)
                 refused[target] = (

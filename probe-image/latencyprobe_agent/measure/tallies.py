@@ -5,7 +5,7 @@ All work together grows with how many (match, target) there are, however many ta
 
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Set
+from collections.abc import Collection, Iterable, Set
 
 from latencyprobe_agent.measure.matches import ANY_ADDRESS, ANY_PORT, Part, with_wildcards
 
@@ -23,9 +23,14 @@ class Tally(ABC):
         self.room = room
         self.all = 0
 
+    @property
     @abstractmethod
-    def of(self) -> Counter[str]:
-        """Return of how much of it each target (id) has a part."""
+    def targets(self) -> Collection[str]:
+        """Those that are not taken off (ids)."""
+
+    @abstractmethod
+    def of(self, targets: Iterable[str]) -> int:
+        """Return of how much of it these targets (ids) have a part, together: what several ask for counts once."""
 
     @abstractmethod
     def take_off(self, target: str) -> None:
@@ -54,9 +59,14 @@ class Rules(Tally):
                     self._rows[target].append(row)
             self.all += _rules(self._counts[-1])
 
-    def of(self) -> Counter[str]:
+    @property
+    def targets(self) -> Collection[str]:
         """See Tally."""
-        return Counter({target: sum(map(_Row.rules, rows)) for target, rows in self._rows.items()})
+        return self._rows.keys()
+
+    def of(self, targets: Iterable[str]) -> int:
+        """See Tally."""
+        return sum(row.rules() for row in {row for target in targets for row in self._rows[target]})
 
     def take_off(self, target: str) -> None:
         """See Tally."""
@@ -109,9 +119,14 @@ class Combinations(Tally):
         self._equal = Counter(self._left)
         self.all = len(self._equal)
 
-    def of(self) -> Counter[str]:
+    @property
+    def targets(self) -> Collection[str]:
         """See Tally."""
-        return Counter({target: len({self._left[at] for at in places}) for target, places in self._in.items()})
+        return self._in.keys()
+
+    def of(self, targets: Iterable[str]) -> int:
+        """See Tally."""
+        return len({self._left[at] for target in targets for at in self._in[target]})
 
     def take_off(self, target: str) -> None:
         """See Tally."""
