@@ -90,7 +90,7 @@ struct http2 {
 	struct direction out;
 	__u32 target_set;     /* under which the open streams are counted */
 	__u32 last_id;	      /* the largest id of a client's stream; 0: not known */
-	__u32 asked_until;    /* where its first HEADERS end */
+	__u32 asked_until;    /* where its first HEADERS end; further by what calls counted unseen take */
 	__u32 answered;	      /* the stream of the answers' last frame that was looked at */
 	__u32 answered_until; /* and where it ends */
 	__s32 open;	      /* streams */
@@ -197,6 +197,12 @@ static __always_inline void give_room(struct http2 *h)
 static __always_inline bool is_before(__u32 seq, __u32 other)
 {
 	return (__s32)(seq - other) < 0;
+}
+
+/* Up to `seq`, frames of this direction have passed that no hook showed, or their headers begun to. A FIN is one byte. */
+static __always_inline bool passed_unseen(const struct direction *d, __u32 seq)
+{
+	return is_before(d->next + 1, seq);
 }
 
 static __always_inline struct stream *find_stream(const struct http2 *h, __u32 id)

@@ -129,17 +129,23 @@ static __always_inline __u32 unseen(const struct http2 *h, __u32 gap, __u32 seq)
 	return gap < fit ? gap : fit;
 }
 
-/* The server answers a stream that is not known: it may have opened unseen, with others before it. */
+/*
+ * The server answers a stream that is not known: it may have opened unseen, with others before it. Of what the client has
+ * said, only as much is used up as these take at least: others that it asked for may be answered later.
+ */
 static __noinline void answer_unseen(struct seen *f)
 {
 	struct http2 *h = f->h;
-	__u32 asked_until = f->out ? f->tp->copied_seq : f->tp->write_seq;
+	__u32 asked_until = f->out ? f->tp->copied_seq : f->tp->write_seq, n;
 
-	if (!h->resumed || !h->last_id || h->frame.id <= h->last_id || !(h->frame.id & 1))
+	if (!h->last_id || h->frame.id <= h->last_id || !(h->frame.id & 1))
 		return;
-	count_unseen(h, f->c, unseen(h, (h->frame.id - h->last_id) / 2, asked_until));
+	if (!h->resumed && !passed_unseen(f->out ? &h->in : &h->out, asked_until))
+		return;
+	n = unseen(h, (h->frame.id - h->last_id) / 2, asked_until);
+	count_unseen(h, f->c, n);
 	h->last_id = h->frame.id;
-	h->asked_until = asked_until;
+	h->asked_until += n * LEAST_ASK_BYTES;
 }
 
 /* A stream that the client opens: found, or made unless its answer could not be followed. */

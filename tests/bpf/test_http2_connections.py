@@ -4,7 +4,6 @@ import os
 import socket
 import struct
 import time
-from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -159,48 +158,6 @@ def test_what_begins_as_http2_and_is_none_is_measured_by_turns_from_where_that_s
         events = found[(found["role"] == role) & (found["excluded"] == Excluded.NONE)]
         assert 47 <= len(events) <= 50
         assert {(len(ask), len(b"short"))} == set(zip(events["request_bytes"], events["response_bytes"], strict=True))
-
-
-@pytest.mark.parametrize("headers_too", [False, True], ids=["payload", "whole frames"])
-def test_bytes_that_no_hook_shows_cost_what_is_open_only_where_headers_are_among_them(
-    streams: Streams, port: int, tmp_path: Path, headers_too: bool
-) -> None:
-    """A server that sends its file's bytes by sendfile, as DATA that it has announced, or with all their headers."""
-    streams.measure(port)
-    connection, dice, data = Connection.open(port), Random(SEED), bytes(5000)
-    connection.greet()
-
-    def answer(stream: int) -> None:
-        connection.answers.put(frame(Type.HEADERS, END_HEADERS, stream, bytes(10)))
-        connection.answers.put(frame(Type.DATA, END_STREAM, stream, data))
-        connection.settle(dice)
-
-    ask_only(connection, 4)
-    answer(1)
-    connection.answers.put(frame(Type.HEADERS, END_HEADERS, 3, bytes(10)))
-    whole = frame(Type.DATA, END_STREAM, 3, data)
-    shown = b"" if headers_too else whole[:9]
-    connection.answers.put(shown)
-    connection.settle(dice)
-    (tmp_path / "file").write_bytes(whole[len(shown) :])
-    with (tmp_path / "file").open("rb") as file:
-        sent = os.sendfile(connection.server.fileno(), file.fileno(), 0, len(whole))
-    connection.answers.skip(sent)
-    connection.settle(dice)
-    for stream in (5, 7):
-        answer(stream)
-    ask_only(connection, 10, first=9)
-    for stream in range(9, 29, 2):
-        answer(stream)
-    connection.close()
-    found = streams.records_of_ended()
-    for role in (Role.CLIENT, Role.SERVER):
-        told = by_id(found, role)
-        out_of_step = {stream for stream, one in told.items() if one["excluded"] == Excluded.OUT_OF_STEP}
-        lost = {3, 5, 7} if headers_too and role is Role.SERVER else set()
-        assert out_of_step == lost
-        assert told.keys() >= {1, 3, 5, 7, *range(11, 29, 2)}
-        assert all(one["excluded"] == Excluded.NONE for stream, one in told.items() if stream not in lost)
 
 
 def test_no_byte_of_a_message_leaves_the_kernel(streams: Streams, port: int) -> None:

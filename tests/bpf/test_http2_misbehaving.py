@@ -115,3 +115,24 @@ def test_calls_that_are_answered_where_the_client_is_not_understood_any_more_are
     assert set(streams.records_of_ended()["stream_id"].tolist()) == {1}
     counts = streams.session.programs.counts()[1]
     assert counts["excluded"][:, Excluded.OUT_OF_STEP].sum() == 2 * 7, "streams 1 to 13, at both ends"
+
+
+def test_calls_made_at_once_where_the_client_is_not_understood_are_counted_as_each_is_answered(
+    streams: Streams, port: int
+) -> None:
+    streams.measure(port)
+    connection, dice = Connection.open(port), Random(1)
+    connection.greet()
+    connection.asks.put(frame(Type.HEADERS, ASK, 1, bytes(10)), frame(Type.PRIORITY, 0, 1, bytes(4)))  # no frame
+    connection.settle(dice)
+    asks = b"".join(frame(Type.HEADERS, ASK, stream, bytes(10)) for stream in range(3, 23, 2))
+    for part in (asks[:5], asks[5:]):
+        connection.asks.put(part)
+        connection.settle(dice)
+    for stream in range(3, 23, 2):
+        connection.answers.put(frame(Type.HEADERS, ASK, stream, bytes(10)))
+        connection.settle(dice)
+    connection.close()
+    assert set(streams.records_of_ended()["stream_id"].tolist()) == {1}
+    counts = streams.session.programs.counts()[1]
+    assert counts["excluded"][:, Excluded.OUT_OF_STEP].sum() == 2 * 11, "streams 1 to 21, at both ends"
