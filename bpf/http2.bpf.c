@@ -275,6 +275,16 @@ int BPF_PROG(read, struct sk_buff *skb, int len)
 #define LEFT_BY_US 0x40
 #define LEFT_BY_PEER 0x41
 
+/* A connection has left: no later frame will tell what of it passed unseen. */
+static __noinline void catch_up(struct http2 *h, struct connection *c, const struct tcp_sock *tp)
+{
+	struct seen f = { .h = h, .c = c, .tp = tp, .now_ns = h->left_ns };
+
+	if (h->in.ending && !is_before(tp->copied_seq, h->in.ending_seq))
+		end_read(&f, tp->copied_seq);
+	RETURN_NOTHING;
+}
+
 /*
  * The connection has left: note how and when, and end what is open unless some of it may still be read, from which neither
  * a FIN nor a RST keeps a reader. Then the socket's end does that.
@@ -289,6 +299,8 @@ static __noinline void leave_streams(struct sock *sk, __u32 outcome, bool unread
 
 	if (!tp)
 		return;
+	/* one that connects again is not decided on either, but that is about its next connection alone */
+	counted = c->target_set == h->target_set && (again || (cfg && c->generation == cfg->generation));
 	if (outcome >= LEFT_BY_US) /* a server that leaves does not answer; a client that does has given up */
 		outcome = (h->role == ROLE_SERVER) == (outcome == LEFT_BY_US) ? OUTCOME_UNANSWERED : OUTCOME_ABORTED;
 	if (!h->left) { /* afterwards tcp_disconnect() may have moved write_seq */
@@ -296,10 +308,10 @@ static __noinline void leave_streams(struct sock *sk, __u32 outcome, bool unread
 		h->left_ns = now_ns();
 		settle_endings(h, c, tp, tp->write_seq, h->call_ns, FLAG_SEND_APPROX);
 	}
+	if (counted && !again) /* then tcp_disconnect() has moved copied_seq */
+		catch_up(h, c, tp);
 	if (unread)
 		return;
-	/* one that connects again is not decided on either, but that is about its next connection alone */
-	counted = c->target_set == h->target_set && (again || (cfg && c->generation == cfg->generation));
 	break_all(h, c, tp, BROKEN_BY(h->left, counted ? EXCLUDED_NONE : EXCLUDED_PLAN), h->left_ns);
 	give_room(h);
 }

@@ -190,15 +190,25 @@ static __always_inline void reset_stream(struct seen *f, struct stream *s, __u64
 		break_stream(f->h, f->c, f->tp, s, OUTCOME_STREAM_RESET, at_ns, EXCLUDED_NONE);
 }
 
-/* The last byte of a message was read, the one before `end`. */
-static __noinline void end_read(struct seen *f, struct stream *s, __u32 end)
+/* The last byte of the inbound message was read. What lies before `shown` was so by earlier calls, or unseen. */
+static __noinline void end_read(struct seen *f, __u32 shown)
 {
-	struct exchange *x = &s->x;
+	struct direction *d = &f->h->in;
+	struct stream *s = find_stream(f->h, d->ending);
+	struct exchange *x;
 
-	x->ready_last_ns = arrived_ns(f, end);
+	d->ending = 0;
+	if (!s)
+		return;
+	x = &s->x;
+	x->ready_last_ns = arrived_ns(f, d->ending_seq);
 	if (f->h->approx)
 		x->flags |= FLAG_READY_APPROX;
 	x->read_last_ns = f->now_ns;
+	if (!is_before(shown, d->ending_seq)) { /* once it had come and its beginning was read */
+		x->read_last_ns = less(x->ready_last_ns, x->read_first_ns) ? x->read_first_ns : x->ready_last_ns;
+		x->flags |= FLAG_READ_APPROX;
+	}
 	if (asks(f) && goes_on(f->tp, s, x->ready_last_ns))
 		s->flags |= STREAM_STREAMING;
 	end_message(f->h, f->c, f->tp, s, asks(f) ? STREAM_REQUEST_ENDED : STREAM_ANSWER_ENDED);

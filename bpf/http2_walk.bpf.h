@@ -146,11 +146,7 @@ static long step(__u32 index, struct walk *w)
 	__u32 n, wanted;
 
 	if (d->ending && !is_before(w->end, d->ending_seq)) {
-		struct stream *s = find_stream(w->f.h, d->ending);
-
-		d->ending = 0;
-		if (s)
-			end_read(&w->f, s, d->ending_seq);
+		end_read(&w->f, w->begin);
 		return 0;
 	}
 	if (!is_before(d->next, w->end))

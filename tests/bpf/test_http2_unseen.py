@@ -8,12 +8,19 @@ from random import Random
 
 import pytest
 
-from latencyprobe_agent.vocabulary.records import Excluded, Role
+from latencyprobe_agent.kernel.clock import READING_ERROR_NS
+from latencyprobe_agent.vocabulary.records import ExchangeClass, ExchangeFlags, Excluded, Outcome, Role
 from tests.truth.http2 import ASK, END_HEADERS, END_STREAM, Connection, Type, Way, frame, now_ns
 from tests.truth.http2_script import SEED, ask_only
 from tests.truth.streams import Streams, by_id
 
 pytestmark = pytest.mark.root
+
+
+def send(way: Way) -> None:
+    """Send all that is queued."""
+    while way.queue:
+        way.send(1 << 20, Random(SEED))
 
 
 def send_unseen(way: Way, frames: bytes, folder: Path) -> None:
@@ -100,3 +107,56 @@ def test_calls_that_passed_unseen_are_counted_as_they_are_answered_though_nothin
     assert set(streams.records_of_ended()["stream_id"].tolist()) == {1}
     counts = streams.session.programs.counts()[1]
     assert counts["excluded"][:, Excluded.OUT_OF_STEP].sum() == 2 * 10, "streams 3 to 21, at both ends"
+
+
+@pytest.mark.parametrize("goes_on", [True, False], ids=["another call", "the client closes"])
+def test_an_answer_whose_last_bytes_are_read_unseen_ended_as_it_came_whatever_comes_next(
+    streams: Streams, port: int, goes_on: bool
+) -> None:
+    streams.measure(port)
+    connection = greeted(port)
+    ask_only(connection, 1, first=3)
+    connection.answers.put(frame(Type.HEADERS, END_HEADERS, 3, bytes(10)), frame(Type.DATA, END_STREAM, 3, bytes(5000)))
+    send(connection.answers)
+    read(connection.answers, 19 + 9 + 100)
+    read(connection.answers, 4900, socket.MSG_TRUNC)
+    was_read_ns = now_ns() + READING_ERROR_NS
+    if goes_on:
+        ask_only(connection, 1, first=5)
+        connection.answers.put(frame(Type.HEADERS, ASK, 5, bytes(10)))
+        connection.settle(Random(SEED))
+    connection.close()
+    client = by_id(streams.records_of_ended(), Role.CLIENT)
+    assert {(one["outcome"], one["excluded"]) for one in client.values()} == {(Outcome.OK, Excluded.NONE)}
+    assert client[3]["read_last_ns"] <= was_read_ns
+    approximate = {stream for stream, one in client.items() if one["flags"] & ExchangeFlags.READ_APPROX}
+    assert approximate == {3}
+
+
+def test_a_request_whose_last_bytes_are_read_unseen_makes_its_call_no_stream(streams: Streams, port: int) -> None:
+    streams.measure(port)
+    connection = greeted(port)
+    connection.asks.put(frame(Type.HEADERS, END_HEADERS, 3, bytes(10)), frame(Type.DATA, END_STREAM, 3, bytes(5000)))
+    send(connection.asks)
+    read(connection.asks, 19 + 9)
+    read(connection.asks, 5000, socket.MSG_TRUNC)
+    connection.answers.put(frame(Type.HEADERS, ASK, 3, bytes(10)))
+    connection.settle(Random(SEED))
+    connection.close()
+    server = by_id(streams.records_of_ended(), Role.SERVER)[3]
+    assert (server["outcome"], server["conn_class"]) == (Outcome.OK, ExchangeClass.UNARY)
+    assert server["flags"] & ExchangeFlags.READ_APPROX
+    assert server["ready_last_ns"] <= server["read_last_ns"] <= server["send_start_ns"]
+
+
+def test_a_message_that_is_left_before_its_last_bytes_were_read_has_failed(streams: Streams, port: int) -> None:
+    streams.measure(port)
+    connection = greeted(port)
+    ask_only(connection, 1, first=3)
+    connection.answers.put(frame(Type.HEADERS, END_HEADERS, 3, bytes(10)), frame(Type.DATA, END_STREAM, 3, bytes(5000)))
+    send(connection.answers)
+    read(connection.answers, 19 + 9)
+    read(connection.answers, 4999, socket.MSG_TRUNC)
+    connection.close()
+    client = by_id(streams.records_of_ended(), Role.CLIENT)[3]
+    assert client["outcome"] != Outcome.OK
