@@ -275,14 +275,19 @@ int BPF_PROG(read, struct sk_buff *skb, int len)
 #define LEFT_BY_US 0x40
 #define LEFT_BY_PEER 0x41
 
-/* A connection has left: no later frame will tell what of it passed unseen. */
-static __noinline void catch_up(struct http2 *h, struct connection *c, const struct tcp_sock *tp)
+/*
+ * No later frame of a connection that has left will tell what of it passed unseen: end the message that was read so.
+ * Returns why what else is open counts for nobody, if it does.
+ */
+static __always_inline __u32 end_unseen(struct http2 *h, struct connection *c, const struct tcp_sock *tp)
 {
 	struct seen f = { .h = h, .c = c, .tp = tp, .now_ns = h->left_ns };
 
 	if (h->in.ending && !is_before(tp->copied_seq, h->in.ending_seq))
 		end_read(&f, tp->copied_seq);
-	RETURN_NOTHING;
+	if (passed_unseen(&h->in, tp->copied_seq) || passed_unseen(&h->out, tp->write_seq))
+		return EXCLUDED_OUT_OF_STEP;
+	return EXCLUDED_NONE;
 }
 
 /*
@@ -295,12 +300,10 @@ static __noinline void leave_streams(struct sock *sk, __u32 outcome, bool unread
 	struct connection *c = h ? find_connection(sk) : NULL; /* some may open as it is read to its end */
 	struct tcp_sock *tp = c ? tcp_sock_of(sk) : NULL;
 	const struct config *cfg = get_config();
-	bool counted;
+	__u32 excluded = EXCLUDED_NONE;
 
 	if (!tp)
 		return;
-	/* one that connects again is not decided on either, but that is about its next connection alone */
-	counted = c->target_set == h->target_set && (again || (cfg && c->generation == cfg->generation));
 	if (outcome >= LEFT_BY_US) /* a server that leaves does not answer; a client that does has given up */
 		outcome = (h->role == ROLE_SERVER) == (outcome == LEFT_BY_US) ? OUTCOME_UNANSWERED : OUTCOME_ABORTED;
 	if (!h->left) { /* afterwards tcp_disconnect() may have moved write_seq */
@@ -308,11 +311,14 @@ static __noinline void leave_streams(struct sock *sk, __u32 outcome, bool unread
 		h->left_ns = now_ns();
 		settle_endings(h, c, tp, tp->write_seq, h->call_ns, FLAG_SEND_APPROX);
 	}
-	if (counted && !again) /* then tcp_disconnect() has moved copied_seq */
-		catch_up(h, c, tp);
 	if (unread)
 		return;
-	break_all(h, c, tp, BROKEN_BY(h->left, counted ? EXCLUDED_NONE : EXCLUDED_PLAN), h->left_ns);
+	/* one that connects again is not decided on either, but that is about its next connection alone */
+	if (c->target_set != h->target_set || !(again || (cfg && c->generation == cfg->generation)))
+		excluded = EXCLUDED_PLAN;
+	else if (!again) /* then tcp_disconnect() has moved copied_seq and write_seq */
+		excluded = end_unseen(h, c, tp);
+	break_all(h, c, tp, BROKEN_BY(h->left, excluded), h->left_ns);
 	give_room(h);
 }
 

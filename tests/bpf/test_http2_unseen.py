@@ -160,3 +160,42 @@ def test_a_message_that_is_left_before_its_last_bytes_were_read_has_failed(strea
     connection.close()
     client = by_id(streams.records_of_ended(), Role.CLIENT)[3]
     assert client["outcome"] != Outcome.OK
+
+
+@pytest.mark.parametrize("role", [Role.CLIENT, Role.SERVER], ids=["read", "sent"])
+def test_an_answer_whose_headers_pass_unseen_before_the_connection_is_left_is_out_of_step_and_no_failure(
+    streams: Streams, port: int, tmp_path: Path, role: Role
+) -> None:
+    streams.measure(port)
+    connection = greeted(port)
+    ask_only(connection, 1, first=3)
+    answer = frame(Type.HEADERS, ASK, 3, bytes(10))
+    if role is Role.SERVER:
+        send_unseen(connection.answers, answer, tmp_path)
+    else:
+        connection.answers.put(answer)
+        send(connection.answers)
+    read(connection.answers, len(answer), socket.MSG_TRUNC if role is Role.CLIENT else 0)
+    connection.close()
+    found = streams.records_of_ended()
+    assert by_id(found, role)[3]["excluded"] == Excluded.OUT_OF_STEP
+    other = by_id(found, Role.SERVER if role is Role.CLIENT else Role.CLIENT)[3]
+    assert (other["outcome"], other["excluded"]) == (Outcome.OK, Excluded.NONE)
+
+
+def test_the_fins_of_a_connection_that_is_half_closed_and_never_answered_are_no_frames(
+    streams: Streams, port: int
+) -> None:
+    streams.measure(port)
+    connection = greeted(port)
+    ask_only(connection, 1, first=3)
+    for way in connection.ways:
+        way.writer.shutdown(socket.SHUT_WR)
+        assert select.select([way.reader], [], [], 10)[0]
+        assert way.reader.recv(1) == b""
+    connection.close()
+    found = streams.records_of_ended()
+    for role in (Role.CLIENT, Role.SERVER):
+        one = by_id(found, role)[3]
+        assert one["outcome"] != Outcome.OK
+        assert one["excluded"] == Excluded.NONE
