@@ -80,30 +80,6 @@ static __noinline struct http2 *http2_of(struct sock *sk, struct connection *c, 
 	return h;
 }
 
-struct settling {
-	struct http2 *h;
-	struct connection *c;
-	const struct tcp_sock *tp;
-	__u64 ns;
-	__u32 written;
-	__u32 flags;
-};
-
-static long settle_one(__u32 index, struct settling *s)
-{
-	return !end_next_sent(s->h, s->c, s->tp, s->written, s->ns, s->flags);
-}
-
-/* What is written up to `written` was so by a call that returned at `ns`. */
-static __always_inline void settle_endings(struct http2 *h, struct connection *c, const struct tcp_sock *tp,
-					   __u32 written, __u64 ns, __u32 flags)
-{
-	struct settling s = { .h = h, .c = c, .tp = tp, .ns = ns, .written = written, .flags = flags };
-
-	if (*(volatile __u32 *)&h->endings_tail != *(volatile __u32 *)&h->endings_head)
-		bpf_loop(ENDINGS, settle_one, &s, 0);
-}
-
 /* The tracepoint fires once for each skb of a call. True: this is the first one, or of another call. */
 static __always_inline bool begins_call(struct http2 *h, struct connection *c, const struct tcp_sock *tp, __u32 until,
 					__u64 now_ns)
