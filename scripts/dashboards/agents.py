@@ -11,6 +11,7 @@ from latencyprobe_agent.vocabulary.conventions import Metric
 
 NODES = f"{{{{{NODE}}}}}"
 OPERATOR = "latencyprobe_operator"
+EXCHANGES = f'{label(names.SIGNAL)}="exchanges"'
 
 
 def build() -> Dashboard:
@@ -29,9 +30,10 @@ def build() -> Dashboard:
             tile(
                 "Share of records lost",
                 "percentunit",
-                f"{_all(names.RECORDS_LOST)} / ({_all(names.RECORDS_READ)} + {_all(names.RECORDS_LOST)} > 0)",
-                told="Share that the kernel could not hand over. Objectives and counts do not depend on records; "
-                "spans, stages and evidence do.",
+                f"{_all(names.RECORDS_LOST, EXCHANGES)} / "
+                f"({_all(names.RECORDS_READ)} + {_all(names.RECORDS_LOST, EXCHANGES)} > 0)",
+                told="Of the records of RPCs, the share that the kernel could not hand over. Objectives and counts do "
+                "not depend on records; spans and stages do.",
                 width=6,
                 steps=[(None, "green"), (0.001, "orange"), (0.01, "red")],
             ),
@@ -61,8 +63,8 @@ def build() -> Dashboard:
     )
 
 
-def _all(metric: Metric) -> str:
-    return f"sum(rate({of(metric, AGENT)}[$__rate_interval]))"
+def _all(metric: Metric, *matchers: str) -> str:
+    return f"sum(rate({of(metric, AGENT, *matchers)}[$__rate_interval]))"
 
 
 def _counter(title: str, metric: Metric, by: str, told: str, *, unit: str = "cps", width: int = 8) -> Panel:

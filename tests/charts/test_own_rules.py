@@ -22,11 +22,13 @@ ALERTS = {rule["alert"]: rule for group in yaml.safe_load(RULES.read_text())["gr
 needs_promtool = needs("promtool")
 
 AGENT = 'job="latencyprobe-agent",instance="{}"'
+LOST_OF_A = f'latencyprobe_agent_records_lost_total{{{AGENT.format("a")},'
 # What all is well with, for an hour and a half. A counter is `start+step x times`.
 WELL = {
     f"latencyprobe_agent_records_read_total{{{AGENT.format('a')}}}": "0+60000x90",
     f"latencyprobe_agent_records_read_total{{{AGENT.format('b')}}}": "0+60000x90",
-    f'latencyprobe_agent_records_lost_total{{{AGENT.format("a")},latencyprobe_reason="ring_full"}}': "0+60x90",
+    f'{LOST_OF_A}latencyprobe_signal="exchanges",latencyprobe_reason="ring_full"}}': "0+60x90",
+    f'{LOST_OF_A}latencyprobe_signal="waits",latencyprobe_reason="limit"}}': "0+6000x90",  # as is meant
     f'latencyprobe_agent_export_errors_total{{{AGENT.format("a")},error_type="503"}}': "0x30 1x60",
     f'latencyprobe_agent_spans_total{{{AGENT.format("a")},latencyprobe_outcome="dropped"}}': "0x90",
     f'latencyprobe_agent_spans_total{{{AGENT.format("a")},latencyprobe_outcome="delivered"}}': "0+60x90",
@@ -48,7 +50,7 @@ WELL = {
 GONE = "_x90"
 # By alert: the series that are otherwise, by how they begin, and what the alert's summary says then.
 ILL: dict[str, tuple[dict[str, str], str]] = {
-    "LatencyProbeRecordsLost": ({"latencyprobe_agent_records_lost_total": "0+6000x90"}, "1 agents lose"),
+    "LatencyProbeRecordsLost": ({f'{LOST_OF_A}latencyprobe_signal="exchanges"': "0+6000x90"}, "1 agents lose"),
     "LatencyProbeExportFails": ({"latencyprobe_agent_export_errors_total": "0+1x90"}, "1 agents cannot"),
     "LatencyProbeSpansDropped": (
         {f'latencyprobe_agent_spans_total{{{AGENT.format("a")},latencyprobe_outcome="dropped"': "0+5x90"},
@@ -118,6 +120,12 @@ def test_no_alert_fires_at_any_minute_while_all_is_well(tmp_path: Path) -> None:
 def test_an_alert_fires_for_what_it_is_about_and_no_other_does(tmp_path: Path, alert: str) -> None:
     changed, _ = ILL[alert]
     ask(tmp_path, otherwise(changed), *(firing(other, other == alert) for other in ALERTS))
+
+
+@needs_promtool
+def test_counts_that_were_dropped_once_are_told_though_their_series_begins_with_them(tmp_path: Path) -> None:
+    restored = f'latencyprobe_agent_sli_rows_dropped_total{{{AGENT.format("a")},latencyprobe_reason="restored"}}'
+    ask(tmp_path, WELL | {restored: "_x44 5000x46"}, firing("LatencyProbeCountsDropped", True))
 
 
 @needs_promtool
