@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import os
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +37,6 @@ def gz(content: bytes) -> bytes:
 
 def below(folder: Path, prefix: str = "") -> Iterator[tuple[str, bytes]]:
     """Yield name and content of every file of a folder; links are followed."""
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            yield f"{prefix}{path.relative_to(folder)}", path.read_bytes()
+    every = (Path(base, name) for base, _, names in os.walk(folder, followlinks=True) for name in names)
+    for path in sorted(every):
+        yield f"{prefix}{path.relative_to(folder)}", path.read_bytes()

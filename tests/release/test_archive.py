@@ -43,3 +43,12 @@ def test_compressed_bytes_tell_no_time() -> None:
     assert archive.gz(b"page") == archive.gz(b"page")
     assert gzip.decompress(archive.gz(b"page")) == b"page"
     assert archive.gz(b"page")[4:8] == bytes(4)
+
+
+def test_a_folder_that_is_a_link_is_in_an_archive_under_its_own_name(tmp_path: Path) -> None:
+    """The chart's CRDs are: without them it installs no kind."""
+    (tmp_path / "crds").mkdir()
+    (tmp_path / "crds/probe.yaml").write_text("kind")
+    (tmp_path / "chart").mkdir()
+    (tmp_path / "chart/crds").symlink_to("../crds")
+    assert dict(archive.below(tmp_path)) == {"chart/crds/probe.yaml": b"kind", "crds/probe.yaml": b"kind"}
