@@ -101,18 +101,21 @@ def test_with_delta_nothing_is_remembered_of_definitions_that_are_no_longer_in_t
     assert len(set(seen[1:])) == 1, seen
 
 
+@pytest.mark.parametrize("delta", [False, True])
 @pytest.mark.parametrize("gained", [7, 200])
-def test_with_delta_a_target_whose_number_became_another_s_tells_all_when_it_comes_back(
-    make_turn: Any, gained: int
+def test_a_target_whose_number_became_another_s_begins_anew_when_it_comes_back(
+    make_turn: Any, delta: bool, gained: int
 ) -> None:
-    node = Node(make_turn, delta=True)
+    node = Node(make_turn, delta=delta)
     node.follow("p", {1: of("p")})
     node.counted = {1: 100}
     assert node.export()["p"].value == 100
     node.follow("q", {1: of("q")})
     node.follow("pq", {1: of("q"), 2: of("p")})
+    back_unix_ns = OFFSET_NS + node.at_s * 10**9
     node.counted[2] = gained
-    assert node.export()["p"].value == gained
+    told = node.export()["p"]
+    assert (told.value, told.start_unix_ns) == (gained, back_unix_ns)
 
 
 @pytest.mark.parametrize("delta", [False, True])

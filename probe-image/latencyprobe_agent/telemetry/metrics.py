@@ -107,11 +107,13 @@ class Metrics:
         self._records.begin_anew(anew.numbers)
         planned = {target.id: target_labels(target) for target in in_force.plan.targets}
         named = {target for one in in_force.rules.sets.values() for target in one.targets}
-        labels = {id_: own for id_, own in self._followed.labels.items() if id_ in named} | planned
+        known = self._followed.labels if self._followed.in_force else planned
+        labels = {id_: own for id_, own in known.items() if id_ in named} | planned
         self._followed = _Followed(in_force, labels, anew.cut)
         objectives = (one for one in in_force.plan.objectives if one.target in labels)
         definitions = {definition_labels(labels[one.target], one) for one in objectives}
-        of_anew = (labels[target] for target in anew.targets)
+        fresh = planned.keys() - known.keys()  # or come back, and nothing is left of them
+        of_anew = (labels[target] for target in anew.targets | fresh)
         self._requests.begin_anew(of_anew, {*labels.values(), *definitions}, self._now.unix_ns)
         self._records.cap.follow(in_force.rules.sets, in_force.plan.targets)
         self._counts.follow(in_force, self._now, anew.numbers)
