@@ -171,6 +171,13 @@ TARGETS = st.lists(
 @example(  # two targets of a namespace may ask for the same rules
     [*[("a", Role.CLIENT, {"y"}, {1, 2, 3}, set())] * 2, ("b", Role.SERVER, {"x"}, set(), {1, 2, 3})], 6, 2
 )
+@example(  # what two wildcards of a namespace make together counts once for it
+    [
+        *[("a", Role.SERVER, {"x"}, {1}, {3, 6}), ("a", Role.CLIENT, {"x"}, {1, 2}, set())],
+        *[("b", Role.CLIENT, {pod}, {1, 2, 3, 4, 5, 6}, set()) for pod in "yz"],
+    ],
+    *(20, 8),
+)
 def test_the_rest_fits_and_who_asks_for_an_equal_share_is_never_left_out(described, rules, sets):
     plan = plan_of(
         *(

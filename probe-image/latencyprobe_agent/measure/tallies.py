@@ -66,7 +66,12 @@ class Rules(Tally):
 
     def of(self, targets: Iterable[str]) -> int:
         """See Tally."""
-        return sum(row.rules() for row in {row for target in targets for row in self._rows[target]})
+        asked: dict[int, list[int]] = {}  # matches by kind, of each part
+        counts: dict[int, list[int]] = {}
+        for row in {row for target in targets for row in self._rows[target]}:
+            asked.setdefault(id(row.count), [0, 0, 0])[row.kind] += row.n
+            counts[id(row.count)] = row.count
+        return sum(_asked(some, counts[part]) for part, some in asked.items())
 
     def take_off(self, target: str) -> None:
         """See Tally."""
@@ -84,11 +89,6 @@ class _Row:
     def __init__(self, count: list[int], kind: int, n: int, targets: int) -> None:
         self.count, self.kind, self.n, self.targets = count, kind, n, targets
 
-    def rules(self) -> int:
-        """How many rules come of these matches."""
-        times = {_PLAIN: 0, _ANY_PORT: self.count[_ANY_ADDRESS], _ANY_ADDRESS: self.count[_ANY_PORT]}
-        return self.n * (1 + times[self.kind])
-
 
 def _kind(address: bytes, port: int) -> int:
     if (address == ANY_ADDRESS) == (port == ANY_PORT):
@@ -98,6 +98,12 @@ def _kind(address: bytes, port: int) -> int:
 
 def _rules(count: list[int]) -> int:
     return sum(count) + count[_ANY_PORT] * count[_ANY_ADDRESS]
+
+
+def _asked(some: list[int], count: list[int]) -> int:
+    """Return how many rules of a part come of some of its matches, with those that they make with others of it."""
+    with_others = some[_ANY_PORT] * count[_ANY_ADDRESS] + some[_ANY_ADDRESS] * count[_ANY_PORT]
+    return sum(some) + with_others - some[_ANY_PORT] * some[_ANY_ADDRESS]
 
 
 class Combinations(Tally):
