@@ -56,7 +56,9 @@ def test_an_endpoint_that_is_no_url_is_refused_by_its_variable(variable: str, ur
 
 
 @pytest.mark.parametrize("name", ["CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"])
-@pytest.mark.parametrize("key", ["-----BEGIN PRIVATE KEY----- MC4C", "MC4C\nAQAw\n", "MC4CAQAw\n" * 300], ids=str.split)
+@pytest.mark.parametrize(
+    "key", ["-----BEGIN PRIVATE KEY----- MC4C", "MC4C\nAQAw\n", "MC4CAQAw\n" * 300, "MC4CAQAw/+/A=="], ids=str.split
+)
 def test_a_key_that_stands_in_place_of_its_path_is_not_told(name: str, key: str) -> None:
     with pytest.raises(ConfigError, match=f"^{PREFIX}{name}: a text, where a path should be") as refused:
         endpoints({PREFIX + "ENDPOINT": "https://c", PREFIX + name: key})
@@ -202,13 +204,17 @@ def test_grpc_needs_no_path_and_without_a_scheme_it_is_tls_unless_asked_otherwis
 
 def test_temporality_is_cumulative_unless_asked_otherwise() -> None:
     name = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
-    assert not delta_requested({})
-    assert not delta_requested({name: ""})
-    assert delta_requested({name: "Delta"})
-    assert delta_requested({name: "LowMemory"})
+    exported = endpoints({PREFIX + "ENDPOINT": "https://c"})
+    assert not delta_requested({}, exported)
+    assert not delta_requested({name: ""}, exported)
+    assert delta_requested({name: "Delta"}, exported)
+    assert delta_requested({name: "LowMemory"}, exported)
 
 
-def test_a_temporality_that_there_is_not_is_refused() -> None:
+def test_a_temporality_that_there_is_not_is_refused_where_metrics_are_exported() -> None:
     name = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
     with pytest.raises(ConfigError, match=f"^{name}: 'detla' is not supported: use cumulative, delta or lowmemory"):
-        delta_requested({name: "detla"})
+        delta_requested({name: "detla"}, endpoints({PREFIX + "ENDPOINT": "https://c"}))
+    assert not delta_requested({name: "detla"}, endpoints({}))
+    traces = endpoints({PREFIX + "ENDPOINT": "https://c", "OTEL_METRICS_EXPORTER": "none"})
+    assert not delta_requested({name: "detla"}, traces)

@@ -38,7 +38,8 @@ def agent() -> None:
     except OSError as error:  # no reason not to measure: the pod has the runtime's own filter
         logging.getLogger(__name__).warning("system calls are not held to the agent's own: %s", error)
     try:
-        export = Export(endpoints(os.environ), delta_requested(os.environ))
+        exported = endpoints(os.environ)
+        export = Export(exported, delta_requested(os.environ, exported))
     except ConfigError as error:  # a wrong variable must not end measuring: counts reach the operator without it
         logging.getLogger(__name__).error("%s: nothing is exported", error)
         export = Export()

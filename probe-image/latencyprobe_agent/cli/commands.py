@@ -75,7 +75,8 @@ def run(
         config = msgspec.structs.replace(config, records_per_second=0)
     probes = asked.probes(file, ports, threshold, protocol)
     plan, notices = local_plan(probes, config.node, pairing_key(pair_key))
-    export = Export(endpoints(os.environ, otlp), delta_requested(os.environ), shared_key=pair_key is not None)
+    exported = endpoints(os.environ, otlp)
+    export = Export(exported, delta_requested(os.environ, exported), shared_key=pair_key is not None)
     for notice in notices:
         click.echo(f"latencyprobe: {notice}", err=True)
     if not plan.targets:

@@ -267,7 +267,7 @@ def _directory(config: Config) -> Finding:
 def _collector(environ: Mapping[str, str]) -> Iterator[Finding]:
     try:
         found = endpoints(environ)
-        delta_requested(environ)
+        delta_requested(environ, found)
     except ConfigError as error:
         yield Finding("collector", Verdict.WARN, str(error), "nothing is exported", "correct the variable")
         return

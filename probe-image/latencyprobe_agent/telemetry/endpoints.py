@@ -5,7 +5,7 @@ Source: OpenTelemetry specification, "OTLP exporter configuration". Times are in
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 from urllib.parse import SplitResult, urlsplit
@@ -43,8 +43,11 @@ def endpoints(environ: Mapping[str, str], endpoint: str | None = None) -> tuple[
     return tuple(_settings(signal, environ, endpoint) for signal in _SIGNALS if _requested(signal, environ, endpoint))
 
 
-def delta_requested(environ: Mapping[str, str]) -> bool:
-    """Return whether metrics shall be differences instead of running totals. Raises ConfigError naming the variable."""
+def delta_requested(environ: Mapping[str, str], exported: Iterable[Settings]) -> bool:
+    """Return whether metrics, if they are exported, shall be differences instead of running totals. Raises ConfigError
+    naming the variable."""
+    if not any(one.signal == "metrics" for one in exported):
+        return False
     preference = _choice(_PREFIX + "METRICS_TEMPORALITY_PREFERENCE", environ, ("cumulative", "delta", "lowmemory"))
     return preference != "cumulative"
 
@@ -90,11 +93,16 @@ class _Variables(NamedTuple):
         if not (path := self.read(name)):
             return None
         if not os.access(path, os.R_OK) or not Path(path).is_file():  # alone the latter raises on too long a name
-            said = path if path.isprintable() and "-----BEGIN" not in path else "a text, where a path should be"
+            said = path if _is_path(path) else "a text, where a path should be"
             raise ConfigError(f"{self.named(name)}: {said}: no file that can be read")
         if not Path(path).stat().st_size:
             raise ConfigError(f"{self.named(name)}: {path}: an empty file")
         return path
+
+
+def _is_path(text: str) -> bool:
+    """Return whether this may be told as a path: a key is none, in PEM or in base64, which has no dot."""
+    return text.isprintable() and "-----BEGIN" not in text and (text.startswith("/") or "." in text)
 
 
 def _settings(signal: OtlpSignal, environ: Mapping[str, str], endpoint: str | None) -> Settings:
