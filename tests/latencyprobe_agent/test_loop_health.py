@@ -9,6 +9,7 @@ import pytest
 
 from latencyprobe_agent.loop import health
 from latencyprobe_agent.loop.health import Health
+from tests.support.ports import loopback_addresses
 from tests.support.waiting import wait_until
 
 
@@ -41,7 +42,7 @@ def test_it_is_ready_only_while_it_measures(served: tuple[Health, str]) -> None:
 def test_it_answers_over_ipv4_and_over_ipv6(served: tuple[Health, str]) -> None:
     """A kubelet asks at the pod's first address, which is of IPv6 in some clusters."""
     port = served[1].rpartition(":")[2]
-    for host in ("127.0.0.1", "[::1]"):
+    for host in loopback_addresses():
         assert answer(f"http://{host}:{port}/healthz") == (200, b"ok\n"), host
 
 

@@ -17,7 +17,7 @@ from latencyprobe.sli import SliRow
 from latencyprobe.slo.objective import objectives
 from latencyprobe.store import SqliteStore
 from tests.latencyprobe_operator.operator_process import ApiServer, operator, plan, ready, trusting
-from tests.support.ports import free_port
+from tests.support.ports import free_port, loopback_addresses
 
 pytestmark = pytest.mark.slow  # a process of its own each
 
@@ -118,7 +118,7 @@ def test_the_operator_answers_over_ipv4_and_over_ipv6(make: Any, tmp_path: Path,
         everywhere = ("env", f"LATENCYPROBE_LISTEN=:{port}")
         anybody = aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False))
         async with operator(tmp_path, tls_dir, ApiServer(), *everywhere), anybody as session:
-            for host in ("127.0.0.1", "[::1]"):
+            for host in loopback_addresses():
                 await make.until(partial(ready, session, f"https://{host}:{port}"), f"it is ready at {host}", 60)
 
     asyncio.run(scene())

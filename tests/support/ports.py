@@ -15,3 +15,11 @@ def free_port() -> int:
             trial.bind(("::", port))
             return port
     raise AssertionError("no port is free")
+
+
+def loopback_addresses() -> list[str]:
+    """Return the hosts of URLs by which this machine is its own: of IPv4, and of IPv6 where it has that."""
+    with socket.socket(socket.AF_INET6) as trial, suppress(OSError):
+        trial.bind(("::1", 0))
+        return ["127.0.0.1", "[::1]"]
+    return ["127.0.0.1"]
