@@ -22,7 +22,7 @@ ALERTS = {rule["alert"]: rule for group in yaml.safe_load(RULES.read_text())["gr
 needs_promtool = needs("promtool")
 
 AGENT = 'job="latencyprobe-agent",instance="{}"'
-LOST_OF_A = f'latencyprobe_agent_records_lost_total{{{AGENT.format("a")},'
+LOST_OF_A = f"latencyprobe_agent_records_lost_total{{{AGENT.format('a')},"
 # What all is well with, for an hour and a half. A counter is `start+step x times`.
 WELL = {
     f"latencyprobe_agent_records_read_total{{{AGENT.format('a')}}}": "0+60000x90",
