@@ -87,10 +87,15 @@ class _Loader(yaml.SafeLoader):
         found = super().construct_mapping(node, deep)
         return {json.dumps(key) if isinstance(key, int | float) else key: value for key, value in found.items()}
 
+    def construct_text(self, node: yaml.ScalarNode) -> str:
+        text: str = self.construct_scalar(node)  # refuses what has such a tag and is none
+        return text
+
     def construct_number(self, node: yaml.ScalarNode) -> int | float:
-        number = yaml_text.number(node.value)
+        text = self.construct_text(node)
+        number = yaml_text.number(text)
         if number is None:
-            raise _refused(f"{node.value!r} is no number", node)
+            raise _refused(f"{text!r} is no number", node)
         return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
@@ -105,4 +110,4 @@ _Loader.add_implicit_resolver(f"{_TAG}bool", re.compile(r"^[yYnN]$"), list("yYnN
 for _tag in (_NUMBER, f"{_TAG}int"):
     _Loader.add_constructor(_tag, _Loader.construct_number)
 for _tag in (_MERGE, f"{_TAG}timestamp"):  # of values
-    _Loader.add_constructor(_tag, lambda _, node: node.value)
+    _Loader.add_constructor(_tag, _Loader.construct_text)

@@ -11,6 +11,7 @@ from latencyprobe.errors import SpecError
 
 DATA = Path(__file__).parents[1] / "data" / "latencyprobes"
 FOREIGN = "apiVersion: v1\nkind: ConfigMap\n"
+_MANY = ("[1]", "{b: 1}")
 
 
 def read(tmp_path: Path, labels: str) -> Any:
@@ -29,6 +30,8 @@ def read(tmp_path: Path, labels: str) -> Any:
         *(("08", 8), ("09.5", 9.5), ("010", 8), ("-010", -8), ("0o17", 15), ("0B11", 3), ("+0x1F", 31), ("1_00", 100)),
         *((text, text) for text in ("2026-11-01", "2026-11-01T10:00:00Z", "2026-13-45", "12:30", "1:30.5", "=", "<<")),
         *((text, text) for text in ("1e", "e3", "1.2.3", "0b2", "_1", "0x", "1١")),
+        *(("9" * 30, int(1e30)), ("0" + "7" * 30, int(float("7" * 30)))),
+        *((text, text) for text in ("1" * 5000, "9" * 5000, "0" + "7" * 5000, "0x" + "f" * 5000, "1e400")),
         *(("y", True), ("No", False), ("on", True), ("~", None), ("'08'", "08"), ('"1e3"', "1e3")),
     ],
 )
@@ -58,6 +61,7 @@ def test_a_key_may_be_in_what_is_merged_too_and_stands_for_itself(tmp_path: Path
         ("&a [*a]", "recursive"),
         ("{a: !!int abc}", "'abc' is no number"),
         ("{a: !!bool maybe}", "not YAML"),
+        *((f"{{a: !!{tag} {value}}}", "not YAML") for tag in ("int", "float", "timestamp", "merge") for value in _MANY),
         ("{a: !!python/object:os.x {}}", "not YAML"),
         ("{? [a] : b}", "not YAML"),
     ],
