@@ -5,6 +5,7 @@
 
 import io
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -36,6 +37,12 @@ def checked(stream: TextIO) -> TextIO:
     """Return standard output whose errors are OutputError, and which writes ? for what its encoding has not."""
     file = io.BufferedWriter(_File(stream.fileno(), "standard output"))
     return io.TextIOWrapper(file, stream.encoding, "replace", line_buffering=stream.isatty())
+
+
+def utf_8() -> None:
+    """Let standard output be UTF-8 from now on, whatever the terminal has: a program reads it."""
+    assert isinstance(sys.stdout, io.TextIOWrapper)
+    sys.stdout.reconfigure(encoding="utf-8")
 
 
 def appending(path: Path) -> TextIO:

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from latencyprobe import sources, watching
 from latencyprobe.options import Duration, Moment
-from latencyprobe.output import figures_console
+from latencyprobe.output import figures_console, utf_8
 from latencyprobe.report import choosing, csv, headline, markdown, table, units, words
 from latencyprobe.report.choosing import Sort
 from latencyprobe.report.model import LatencyReport
@@ -112,13 +112,14 @@ def report(
         )
 
     text = partial(_text, output=output, trace_url=trace_url, titled=source.of_cluster)
+    if output != "table":
+        utf_8()
     if watch:
         console = figures_console()
         watching.watch(lambda: text(shown(), console), console, interval, _WATCHED[output])
         return 0
     found = shown()
-    answer = text(found, figures_console())
-    click.echo(answer if output == "table" else answer.encode(), nl=False)  # a program reads UTF-8
+    click.echo(text(found, figures_console()), nl=False)
     return _failed(found.reports, fail_on) or int(found.unread > 0) if fail_on else 0
 
 

@@ -147,9 +147,15 @@ def in_latin_1(words: str, store: SqliteStore) -> bytes:
     store.define("shop", "checkout", [replace(first, target="cært→"), *others])
     environ = {**os.environ, "PYTHONIOENCODING": "latin-1", "FORCE_COLOR": "1", "TERM": "xterm-256color"}
     command = [*COMMAND, *words.split(), "--store", str(store.path)]
-    run = subprocess.run(command, capture_output=True, env=environ, check=False)
-    assert (0, b"") == (run.returncode, run.stderr)
-    return run.stdout
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, env=environ, bufsize=0) as process:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        if "--watch" in words:
+            process.send_signal(signal.SIGINT)
+        others, errors = process.communicate()
+    assert (0, b"") == (process.returncode, errors)
+    return first + others
 
 
 @pytest.mark.parametrize("words", ["report", "slow", "explain"])
@@ -159,6 +165,9 @@ def test_a_terminal_without_our_letters_gets_what_it_has(words: str, store_of_to
     assert b"PPPP" in printed, "pieces of a bar are letters where there are no blocks"
 
 
-@pytest.mark.parametrize("words", ["report -o html", "report -o json", "explain -o html", "slow -o json"])
+@pytest.mark.parametrize(
+    "words",
+    ["report -o html", "report -o json", "report --watch -o json", "explain -o html", "slow -o json"],
+)
 def test_what_a_program_reads_is_utf_8_on_every_terminal(words: str, store_of_today: SqliteStore) -> None:
     assert "cært→" in in_latin_1(words, store_of_today).decode()
