@@ -44,7 +44,7 @@ def nothing(reports: Sequence[LatencyReport], listed: Sequence[Exchange], trace_
     if not reports:
         return words.NO_REPORT
     if not any(report.results for report in reports):
-        return words.NO_OBJECTIVES
+        return words.no_objectives(reports[0])
     if listed:
         return f"no RPC whose trace id begins with {trace_id!r} is among the slowest: `{slow}` lists these"
     if since:

@@ -67,7 +67,7 @@ def escaped(text: str) -> str:
 def _namespace(report: LatencyReport, trace_url: str, characters: int) -> str:
     name = report.metadata.namespace
     if not report.results:
-        return f"## {escaped(name)}\n\n{escaped(words.NO_OBJECTIVES)}"
+        return f"## {escaped(name)}\n\n{escaped(words.no_objectives(report))}"
     title = f"## {escaped(headline.headline(report, name))}"
     room = _Room(characters - sum(map(len, (title, *_HEAD))) - _SAID)
     as_of = [f"As of {escaped(max(result.updated for result in report.results))}."]

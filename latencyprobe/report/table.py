@@ -23,7 +23,7 @@ _SPARKLINE, _DRAWN_FROM = 40, 90  # characters of a burn-down, and of a line tha
 def render(report: Report | LatencyReport, console: Console, title: str = "", age: Age = headline.NOW) -> None:
     """Print the report of one namespace. `title`: its name, where there may be several."""
     if not report.results:
-        console.print(words.NO_OBJECTIVES, style="yellow", highlight=False)
+        console.print(words.no_objectives(report), style="yellow", highlight=False)
         return
     console.print(_headline(report, title, age))
     console.print()

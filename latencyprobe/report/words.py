@@ -13,13 +13,17 @@ from latencyprobe import stages, unsent
 from latencyprobe.causes import told
 from latencyprobe.plan import Role
 from latencyprobe.report import units
-from latencyprobe.report.model import EvidenceSummary, LatencyReport, Result, Slow, Stage, WaitedFor
+from latencyprobe.report.model import EvidenceSummary, LatencyReport, Report, Result, Slow, Stage, WaitedFor
 from latencyprobe.report.units import duration_ns
 from latencyprobe.slo.evaluate import State
 
 NO_REPORT = "No report yet: `kubectl apply` a LatencyProbe, or measure with `latencyprobe run --port PORT`."
-NO_OBJECTIVES = (
+_NO_OBJECTIVES = (
     "No objectives: add spec.objectives to a LatencyProbe (examples/redis.yaml shows one), then measure again."
+)
+_NONE_EVALUATED = (
+    "No objective is evaluated in namespace {0}: `kubectl describe latencyprobes -n {0}` says why, "
+    "where spec.objectives has any."
 )
 HANDSHAKES = "handshakes"  # of the first exchange of a connection
 _SIGNALS = {"retransmits": "resent", HANDSHAKES: "connect", "waits": "of it"}  # as a verb, and shorter
@@ -32,6 +36,13 @@ class Exchange(NamedTuple):
     result: Result
     slow: Slow
     namespace: str = ""
+
+
+def no_objectives(report: Report | LatencyReport) -> str:
+    """Return why a report has no results, and what to do. In a cluster its LatencyProbes may all be refused."""
+    if isinstance(report, LatencyReport) and report.made_by:
+        return _NONE_EVALUATED.format(report.metadata.namespace)
+    return _NO_OBJECTIVES
 
 
 def slowest(results: Iterable[Result], namespace: str = "") -> list[Exchange]:

@@ -137,7 +137,7 @@ def test_the_worst_namespaces_are_shown() -> None:
 
 
 def test_empty_reports_say_what_to_do() -> None:
-    assert words.NO_OBJECTIVES in shown(markdown.render([document()]))
+    assert words.no_objectives(document()) in shown(markdown.render([document()]))
     assert words.NO_REPORT in shown(markdown.render([]))
 
 

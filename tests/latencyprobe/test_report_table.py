@@ -13,7 +13,7 @@ from latencyprobe.sli import SliRow
 from latencyprobe.slo.evaluate import State
 from latencyprobe.store import SqliteStore
 from tests.latencyprobe.conftest import FAST
-from tests.latencyprobe.report_examples import COVERAGE, RICH
+from tests.latencyprobe.report_examples import COVERAGE, RICH, document
 
 NOW = 1_790_000_000 // 60 * 60
 GOLDEN = Path(__file__).parents[1] / "data" / "reports"
@@ -111,6 +111,13 @@ def test_what_was_sampled_out_is_no_defect_of_joining(
 
 def test_report_without_objectives_says_what_to_do(store: SqliteStore) -> None:
     assert "No objectives: add spec.objectives" in printed(build.build(store, [], NOW))
+
+
+def test_report_of_a_cluster_without_results_says_where_to_read_why_nothing_is_evaluated() -> None:
+    """None of its LatencyProbes may have room: what they have is too much, and adding objectives no remedy."""
+    found = printed(replace(document(), made_by="latencyprobe 1"))
+    why = "No objective is evaluated in namespace shop: `kubectl describe latencyprobes -n shop` says why, "
+    assert f"{why}where spec.objectives has any." == " ".join(found.split())
 
 
 def test_advice_stands_out_below_the_coverage_and_long_notes_hang() -> None:
