@@ -29,6 +29,7 @@ from latencyprobe.report.model import (
     Result,
     Waited,
 )
+from latencyprobe.report.now import NOW_S
 from latencyprobe.report.now import now as of_now
 from latencyprobe.report.room import Verdict, bounded
 from latencyprobe.report.slow import STAGES, slow
@@ -86,7 +87,8 @@ def judged(
     """Evaluate objectives at `now_unix_s`; those of one target go together, as both of its ends are told.
 
     `since_s`: for how many seconds back its figures are; state, budget and burn rates are those of the window anyway.
-    `past`: of a moment that is over, as of `history.When`; alerts over windows that the store cannot tell are left out.
+    `past`: of a moment that is over, as of `history.When`; what the store cannot tell, alerts and the last minutes,
+    is left out.
     `nodes_missing`: by objective, how many nodes should measure now and do not. An objective that cannot be evaluated,
     for whatever reason, is Incomplete and takes nothing from the others. `incomplete`: why the store lacks the latest
     counts, or is None; then no result looks healthy. `lag_s`: how late counts may come; the last full minutes are over
@@ -171,6 +173,7 @@ def _judge(store: Counts, objective: Objective, asked: _Asked, nodes_missing: in
     burned = {length_s: store.events(key, now - length_s, until) for length_s in lengths}
     verdict = evaluate(objective, row, burned)
     first, ends = store.since(key), both_ends.reads(store, key, asked.ends)
+    of_minutes = not when.past or kept.tells(now - NOW_S, NOW_S)
     since = now - (when.since_s or WINDOW_S[objective.window])
     if when.since_s is not None:
         row = _recent(store.read(key, now - when.since_s, until), now - when.since_s)
@@ -206,7 +209,7 @@ def _judge(store: Counts, objective: Objective, asked: _Asked, nodes_missing: in
         week_before=history.week_before(store, objective, when, first, kept),
         other_end=both_ends.of(ends, since, until),
         fastest=both_ends.fastest(ends, row),
-        now=of_now(ends, first, asked.complete, _bad_by_stage, partial(store.by_peer, key)),
+        now=of_now(ends, first, asked.complete, _bad_by_stage, partial(store.by_peer, key)) if of_minutes else None,
         untold=store.untold(key, since, until),
         window_events=None if when.since_s is None else whole.total,
     )

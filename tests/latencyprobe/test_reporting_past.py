@@ -24,7 +24,8 @@ def store_of_weeks(tmp_path: Path) -> Path:
         for day in range(now - 40 * DAY_S, now, DAY_S):
             clock.now = day
             bad = int(day < now - 10 * DAY_S)
-            store.add(SliRow(*KEY, minute=at, good=100, bad=bad) for at in range(day, day + DAY_S, HOUR_S))
+            counts = {"good": 100, "bad": bad, "histogram": {100: 100 + bad}}
+            store.add(SliRow(*KEY, minute=at, **counts) for at in range(day, day + DAY_S, HOUR_S))
         clock.now = now
         store.compact(now)
     return tmp_path / "weeks.db"
@@ -48,6 +49,24 @@ def test_report_of_a_moment_is_as_it_was_then(capfd: pytest.CaptureFixture[str],
     assert "burnRates" not in then
     page = run(capfd, "report", "--store", store_of_weeks, "--at", days_ago(12), "-o", "html")[1]
     assert "<span>then: 0.9\u00a0%" in page
+
+
+def test_report_of_a_moment_has_no_last_minutes_where_whole_hours_or_days_alone_are_kept(
+    capfd: pytest.CaptureFixture[str], store_of_weeks: Path
+) -> None:
+    with SqliteStore(store_of_weeks, readonly=True) as store:
+        minutes = store.horizons().minutes
+
+    def told(moment: int) -> dict[str, str] | None:
+        at = units.iso(moment * 10**9)
+        (result,) = json.loads(run(capfd, "report", "--store", store_of_weeks, "--at", at, "-o", "json")[1])["results"]
+        now: dict[str, str] | None = result.get("now")
+        return now
+
+    assert [None] * 3 == [told(minutes - days * DAY_S) for days in (1, 10, 37)]
+    assert told(minutes + 120) is None, "they begin in a whole hour"
+    assert (now := told(minutes + HOUR_S + 120)) is not None
+    assert ("5m", "0.33") == (now["over"], now["rate"])
 
 
 def test_table_of_a_moment_says_so_and_how_far_the_store_reaches(
