@@ -209,9 +209,10 @@ def _past(store: Store, at: int, since_s: int | None) -> Found:
     counted = store.objectives_at(moment)
     if moment <= kept.days or not counted:
         raise ReportError(f"nothing was counted at {_utc(at)} or is kept of it: {reach}: ask for a later --at")
-    if since_s is not None and since_s < (least_s := kept.finest_s(moment - since_s)):
-        begin, span = _utc(moment - since_s), units.time_span(least_s)
-        raise ReportError(f"of {begin} the store keeps {_ROWS[least_s]} alone: give --since {span} or more")
+    if since_s is not None and not kept.tells(moment - since_s, since_s):
+        begin, alone = _utc(moment - since_s), _ROWS[kept.finest_s(moment - since_s)]
+        span = units.time_span(_told_s(kept, at, since_s))
+        raise ReportError(f"of {begin} the store keeps {alone} alone: give --since {span}")
     said = [f"As of {_utc(moment)}"]
     if rows_s > MINUTE_S:
         said[0] += f", from counts of whole {_ROWS[rows_s]}"
@@ -231,6 +232,13 @@ def _rows_s(kept: Horizons, at: int, since_s: int | None) -> int:
     rows_s = kept.finest_s(at)
     begin = at - at % rows_s - (since_s or 0)
     return rows_s if since_s is None or kept.tells(begin, since_s) else kept.finest_s(begin)
+
+
+def _told_s(kept: Horizons, at: int, since_s: int) -> int:
+    """Return the next whole number of hours or days, in s, of which the store tells where it keeps rows of these."""
+    lengths = [-(-since_s // width_s) * width_s for width_s in _ROWS]
+    begins = [at - at % _rows_s(kept, at, length_s) - length_s for length_s in lengths]
+    return next(length_s for length_s, begin in zip(lengths, begins, strict=True) if kept.tells(begin, length_s))
 
 
 def _built(

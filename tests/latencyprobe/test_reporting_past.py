@@ -105,10 +105,13 @@ def test_just_after_the_last_minute_that_is_not_kept_no_figure_is_of_more_than_i
     assert told(105 * 60)[2] == ["5m"], "of 6h there would be 6h 45m"
     assert told(2 * HOUR_S)[2] == ["5m", "30m"]
     assert "Burn rates" not in told(2 * HOUR_S)[3]
-    assert "the store keeps hours alone: give --since 1h or more" in told(120, "--since", "5m")[3]
+    assert "the store keeps hours alone: give --since 1h" in told(120, "--since", "5m")[3]
     assert told(1200, "--since", "15m")[:2] == (f"{when}:20", 0)
     assert told(1200, "--since", "20m")[:2] == (f"{when}:20", 100)
     assert told(1200, "--since", "6h")[:2] == (f"{when}:20", 700), "with the hour that it begins in"
+    assert "the store keeps hours alone: give --since 2h\n" in told(1200, "--since", "90m")[3]
+    assert "the store keeps hours alone: give --since 2h\n" in told(-5 * HOUR_S, "--since", "90m")[3]
+    assert told(1200, "--since", "2h")[:2] == (f"{when}:00", 200)
     assert told(1200, "--since", "1h")[:2] == (f"{when}:00", 100), "not of 1h 20m"
 
 
@@ -116,7 +119,7 @@ def test_just_after_the_last_minute_that_is_not_kept_no_figure_is_of_more_than_i
     ("args", "code", "said"),
     [
         (["--at", days_ago(100)], 1, "or is kept of it: the store reaches back to "),
-        (["--at", days_ago(20), "--since", "5m"], 1, "the store keeps hours alone: give --since 1h or more"),
+        (["--at", days_ago(20), "--since", "5m"], 1, "the store keeps hours alone: give --since 1h"),
         (["--at", "2026-01-01", "-n", "shop"], 2, "--at needs a store; reports of a cluster are of whole windows"),
         (["--at", "2026-01-01", "--watch"], 2, "--watch and --at exclude each other: what is over does not change"),
         (["--watch", "--fail-on", "violated"], 2, "--watch and --fail-on exclude each other"),
