@@ -95,7 +95,10 @@ class Operator:
         registry = Registry(
             *(changed.set, edited.set, rules_edited.set),
             room=room // 2,
-            objectives=ObjectiveRoom(lambda: most(volume_bytes(config.store), config.store_limit_bytes)),
+            objectives=ObjectiveRoom(
+                lambda: most(volume_bytes(config.store), config.store_limit_bytes),
+                limited=config.store_limit_bytes is not None,
+            ),
         )
         self._loops = Loops()
         self._informers = Informers(api, state, changed.set)

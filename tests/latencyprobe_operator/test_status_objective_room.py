@@ -1,5 +1,7 @@
 """Room for objectives."""
 
+import re
+
 from latencyprobe_operator.status.objective_room import MOST, ObjectiveRoom, most
 
 
@@ -33,6 +35,16 @@ def test_what_is_told_names_who_asks_for_most_and_the_remedy() -> None:
         "1,600 by this one: ask for fewer here, or enlarge the volume of persistence.size, of which each takes 0.8 MB, "
         "up to 20,000"
     )
+
+
+def test_a_size_as_large_as_is_told_is_enough_for_a_store_with_a_limit_too() -> None:
+    for limit, limited in ((None, False), (2 << 30, True)):
+        room = ObjectiveRoom(lambda limit=limit: most(1 << 40, limit), limited=limited)  # type: ignore[misc]
+        room.ask(("shop", "a"), 3_000)
+        found = re.search(r"each takes (\S+) MB", room.why(("shop", "a")))
+        assert found is not None
+        told = int(3_000 * float(found[1]) * 1e6)
+        assert most(told, told if limited else None) >= 3_000, limited
 
 
 def test_the_volume_of_the_store_says_how_many_there_may_be() -> None:

@@ -21,10 +21,11 @@ def most(volume_bytes: int | None, limit_bytes: int | None = None) -> int:
 
 
 class ObjectiveRoom:
-    """Who asks for how many. `room`: how many there may be now."""
+    """Who asks for how many. `room`: how many there may be now; `limited`: by a limit of the store, as of `most`."""
 
-    def __init__(self, room: Callable[[], int] = lambda: MOST) -> None:
+    def __init__(self, room: Callable[[], int] = lambda: MOST, *, limited: bool = False) -> None:
         self._room = room
+        self._each_mb = BYTES / 1e6 * (4 / 3 if limited else 1)
         self._asked: dict[Key, int] = {}
         self._changed = False
         self._out: frozenset[Key] = frozenset()
@@ -57,5 +58,5 @@ class ObjectiveRoom:
         return (
             f"there is room for {self._room():,} objectives in the cluster, and {by_namespace.total():,} are asked "
             f"for, most of them by namespace {largest}, {by_namespace[key[0]]:,} by this one: ask for fewer here, or "
-            f"enlarge the volume of persistence.size, of which each takes {BYTES / 1e6:g} MB, up to {MOST:,}"
+            f"enlarge the volume of persistence.size, of which each takes {self._each_mb:.3g} MB, up to {MOST:,}"
         )
