@@ -25,7 +25,7 @@ def test_what_was_asked_for_is_handed_on(fake_kubectl: FakeKubectl) -> None:
             "kubectl: The connection was refused: try `kubectl get pods --output json`",
         ),
         ("exit 3", "kubectl: exit code 3: try"),
-        ("kill -INT $$", "kubectl: ended by a signal: Interrupt: try"),
+        ("kill -TERM $$", "kubectl: ended by a signal: Terminated: try"),
         (
             "echo 'The connection was refused - did you specify the right host or port?' >&2; exit 1",
             "kubectl: The connection was refused - did you specify the right host or port? Try `kubectl get pods",
