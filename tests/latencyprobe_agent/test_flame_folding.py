@@ -131,6 +131,10 @@ def test_a_number_that_is_too_large_for_a_picture_is_not_understood(ns: str) -> 
     assert ({("c",): 1}, {"lines not understood": 2}) == read([*too_large, "c 1"])
 
 
+def test_a_line_of_json_that_is_nested_without_end_is_not_understood() -> None:
+    assert ({("c",): 1}, {"lines not understood": 1}) == read(['{"more":' * 100_000, "c 1"])
+
+
 def test_a_line_with_which_the_sum_is_too_large_for_a_picture_is_not_understood() -> None:
     most = 2**63 - 1
     assert ({("a", "b"): most}, {}) == read([f"a;b {most}"])

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from latencyprobe.wire import UNREADABLE
 from latencyprobe_agent.flame.folding import MOST_NS, ON_CPU, OTHER, Folded, add, parse
 
 STACKS = 8  # the longest waits of a call, which `latencyprobe syscalls` prints; with as many there may have been more
@@ -60,7 +61,7 @@ def _add_call(folded: Folded, line: str, room_ns: int, missing: Counter[str]) ->
     """Add a call. Return the ns that were added; None if the line is none, or of more than `room_ns`."""
     try:
         call = _CALL.decode(line)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return None
     if call.goes_on:  # it is told of again when it has ended
         return 0
