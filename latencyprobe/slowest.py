@@ -7,7 +7,7 @@ import click
 from latencyprobe import sources
 from latencyprobe.errors import ReportError
 from latencyprobe.options import OUTPUT
-from latencyprobe.output import figures_console
+from latencyprobe.output import figures_console, utf_8
 from latencyprobe.report import exchanges, explain, explanation, explanation_table, table, units, words
 from latencyprobe.report.explanation import Explanation
 from latencyprobe.sources import Found, Source
@@ -44,6 +44,8 @@ def slow(
     output: str,
 ) -> None:
     """Print the slowest RPCs, their stages, what explains them, whom they waited for, and the trace ids of both."""
+    if output != "table":
+        utf_8()
     source = Source.of(namespace, all_namespaces, store)
     read = source.read(since)
     _tell(read)
@@ -53,7 +55,7 @@ def slow(
     found = [one for one in words.slowest_of(reports) if units.unix_ns(one.slow.time) >= from_ns][:limit]
     if output == "json":
         for one in found:
-            click.echo(exchanges.document(one).encode())
+            click.echo(exchanges.document(one))
     elif found:
         exchanges.render(found, figures_console(), titled=source.all_namespaces or len(reports) > 1)
         if age.text:
@@ -106,6 +108,8 @@ def explain_(
     source = Source.of(namespace, all_namespaces, store)
     if trace_url and output != _LINKING:
         raise click.UsageError(sources.without_links(_LINKING), click.get_current_context())
+    if output != "table":
+        utf_8()
     read = source.read(since)
     _tell(read)
     every = read.reports
@@ -123,7 +127,7 @@ def explain_(
     ends = explain.ends(explain.listed(every), chosen)  # the other end's target or peer is another one
     if output == "json":
         for one in ends:
-            click.echo(exchanges.document(one).encode())
+            click.echo(exchanges.document(one))
         return
     asked = source.asked_again("explain") + (f" --since {units.time_span(since)}" if since else "")
     told = explanation.explanation(
@@ -145,6 +149,6 @@ def _print(told: Explanation, output: str, trace_url: str) -> None:
     if output == "html":
         from latencyprobe.report import html  # noqa: PLC0415 - jinja2 takes 40 ms that no other form needs
 
-        click.echo(html.explained(told, trace_url).encode(), nl=False)  # as the page says, whatever the terminal has
+        click.echo(html.explained(told, trace_url), nl=False)
     else:
         explanation_table.render(told, figures_console())

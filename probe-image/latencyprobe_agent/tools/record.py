@@ -14,6 +14,7 @@ import msgspec
 
 from latencyprobe.errors import OutputError
 from latencyprobe.options import DURATION, OUTPUT, Duration
+from latencyprobe.output import utf_8
 from latencyprobe.report import units
 from latencyprobe_agent import config as settings
 from latencyprobe_agent.kernel.recording import BYTES_PER_CPU, CONTENTS, RecorderPrograms
@@ -142,13 +143,15 @@ def trigger(folder: Path) -> None:
 @click.option("-o", "--output", type=click.Choice(["text", "html", "json"]), default="text", show_default=True)
 def show(file: Path, output: str) -> None:
     """Show a snapshot: why it was taken, what it covers, what each CPU did. json: the header, and a line an event."""
+    if output != "text":
+        utf_8()
     with file.open("rb") as content:
         try:
             snapshot = decode(content)
         except SnapshotError as error:
             raise SnapshotError(f"{file} {error}") from error
     if output == "html":
-        click.echo(html.render(snapshot).encode(), nl=False)
+        click.echo(html.render(snapshot), nl=False)
         return
     for line in text.lines(snapshot) if output == "text" else text.objects(snapshot):
         click.echo(line)
