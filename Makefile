@@ -17,7 +17,7 @@ BPF_FLAGS := -O2 -g -Wall -Werror -target bpf -mcpu=v2 -D__TARGET_ARCH_$(ARCH) -
 build/bpf/http2.bpf.o: BPF_FLAGS := $(subst mcpu=v2,mcpu=v3,$(BPF_FLAGS))
 BPF_OBJECTS := $(patsubst bpf/%.bpf.c,build/bpf/%.bpf.o,$(wildcard bpf/*.bpf.c))
 
-.PHONY: help setup bpf gen demo lint unit check manifests sbom release test fresh test-kernels bench bench-scale environment everything clean
+.PHONY: help setup bpf gen demo lint unit check manifests sbom release test fresh test-large test-kernels bench bench-scale environment everything clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -69,6 +69,9 @@ test: everything ## everything, the real two-node cluster included (installs and
 
 fresh: ## `make test` as a newcomer's machine runs it: a new Debian 12 root, no caches; see scripts/fresh
 	@scripts/fresh
+
+test-large: everything ## the tests that can be as large as patience allows, each in full (hours); scripts/large KILLS: those of a variable
+	@scripts/large
 
 test-kernels: everything ## the kernel tests on Linux 5.10, 6.1, 6.12 and the newest, in emulation (QEMU)
 	@tests/kernels/run

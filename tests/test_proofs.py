@@ -25,3 +25,13 @@ def test_every_test_that_the_documentation_names_exists(page):
     assert len(named) > 50 or page.name not in ("proofs.md", "threat-model.md")
     assert set() == named - defined
     assert set() == files - FILES
+
+
+LARGE = re.findall(r'^\t"(\w+) \d+ (\S+\.py) ?(\w*)"$', (TESTS.parent / "scripts/large").read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize(("variable", "file", "test"), LARGE)
+def test_each_test_that_make_test_large_makes_larger_reads_how_many(variable: str, file: str, test: str) -> None:
+    text = (TESTS / file).read_text()
+    assert f'"{variable}"' in text
+    assert [name for name in re.findall(r"def (test_\w+)", text) if test in name]
