@@ -68,7 +68,9 @@ def test_the_goodbye_of_tls_fails_nothing_whoever_closes_first(flushed, tmp_path
     records = flushed.records_of_ended()
     tell(server(), f"{protocol}, curl, the {first} closes first", calls, records)
     assert len(calls) == each * connections
-    assert_events_are_calls(calls, records, missing=connections)
+    # the first call of a connection, and where nginx closes first the last: curl's close_notify may cross nginx's, and
+    # that then waits to be read as a response that goes on would
+    assert_events_are_calls(calls, records, missing=connections * (2 if first == "server" else 1))
     for role in ROLES:
         reasons = excluded(records, role)
         assert reasons.pop("setup") == TLS_TURNS * connections
