@@ -1,8 +1,8 @@
 """The node plan: what one agent has to measure, as the operator's planner or the standalone local plan writes it.
 
 Frozen wire types: the directory streams them as JSON (`GET /v1/nodes/{node}/plan`), the agent keeps the last one on
-disk and compiles it into kernel rules (`latencyprobe_agent.measure.rules`). Durations are integers in ns. An id of a
-target is `namespace/probe/target`, of an objective `namespace/probe/objective`.
+disk and compiles it into kernel rules (`latencyprobe_agent.measure.rules`). Durations are integers in ns. Ids are
+`namespace/probe/target` and `namespace/probe/objective`.
 """
 
 import enum
@@ -29,9 +29,8 @@ class _Wire(msgspec.Struct, frozen=True, omit_defaults=True):  # unknown fields 
 
 
 class Container(_Wire, frozen=True):
-    """A running container. `id` is the 64 hex digits of the runtime, without its `containerd://` prefix. `resource`:
-    attributes in which it differs from its pod's other containers (its own `OTEL_SERVICE_NAME`, its image's version);
-    they replace the pod's."""
+    """A running container. `id`: 64 hex digits, without the runtime's `containerd://`. `resource`: attributes that it
+    has instead of its pod's (its own `OTEL_SERVICE_NAME`, its image's version)."""
 
     name: str
     id: str
@@ -227,8 +226,7 @@ class RemoteJoinAnswer(_Wire, frozen=True):
 
 
 class Identity(_Wire, frozen=True):
-    """Owner of an address, as `POST /v1/identities` answers. `measured`: ids of the targets for which this pod's
-    client half is measured (its agent has applied the plan). `generation`: of the plan it was computed with."""
+    """Owner of an address, of `POST /v1/identities`. `measured`: ids of targets for which a pod's client half is."""
 
     address: str
     namespace: str = ""
@@ -246,14 +244,23 @@ class IdentityRequest(_Wire, frozen=True):
     addresses: tuple[Address, ...]
 
 
+class PastIdentity(_Wire, frozen=True):
+    """Who had an address alone until lately: from `began_s` to `ended_s` before the answer."""
+
+    identity: Identity
+    began_s: float
+    ended_s: float
+
+
 class IdentityAnswer(_Wire, frozen=True):
     """Unknown addresses are answered with empty fields. Valid for `valid_s` and until the plan stream tells to forget
-    an address. `told`: it will; else until the generation changes."""
+    an address. `told`: it will; else until the generation changes. `past`: of those that lately had another owner."""
 
     identities: tuple[Identity, ...]
     generation: int
     valid_s: float = 15.0
     told: bool = False
+    past: tuple[PastIdentity, ...] = ()
 
 
 class TargetStatus(_Wire, frozen=True):

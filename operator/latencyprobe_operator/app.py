@@ -137,7 +137,7 @@ class Operator:
             state,
             ingest.asked,
             changed=changed,
-            streams=self.directory.streams,
+            streams=self.directory,
             planned=(lambda: self.directory.keep(state.nodes().keys()), planned.set, status_changed.set),
             deliveries=deliveries,
             suspended_by=partial(suspended_by, state, config.namespace, chart=config.suspend),

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 import pytest
 
 from latencyprobe.errors import DirectoryError
-from latencyprobe.plan import Identity, IdentityAnswer
+from latencyprobe.plan import Identity, IdentityAnswer, PastIdentity
 from latencyprobe_agent.directory import peers as module
 from latencyprobe_agent.directory.client import FakeDirectory
 from latencyprobe_agent.directory.peers import Ownership, Peers
@@ -191,6 +191,27 @@ def test_who_comes_where_nobody_was_is_asked_for_at_once_and_has_been_there_sinc
     had = peers.past_owners([ONE])[ONE]
     assert had.identity.service == "cart"
     assert had.since_s < vacant_s < had.until_s
+
+
+def test_who_has_gone_before_anybody_asked_is_known_for_as_long_as_is_sure(
+    peers: Peers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now_s[0])
+    cart, other = (Identity(ONE, service=name, uid=name) for name in ("cart", "other"))
+
+    def answered(asked_s: float, *past: PastIdentity) -> None:
+        now_s[0] = asked_s + 0.5
+        peers._take((ONE,), IdentityAnswer((Identity(ONE),), 1, 10.0, True, past), asked_s)
+
+    answered(100.0, PastIdentity(cart, 8.0, 2.0))
+    assert peers.past_owners([ONE]) == {ONE: Ownership(cart, 92.5, 98.0)}, "whenever meanwhile it was answered"
+    answered(104.0, PastIdentity(cart, 12.0, 5.9))
+    assert peers.past_owners([ONE]) == {ONE: Ownership(cart, 92.5, 98.1)}, "the same, told again"
+    answered(105.0, PastIdentity(other, 9.0, 8.0))
+    assert peers.past_owners([ONE])[ONE].identity == cart, "the other one left before"
+    answered(106.0, PastIdentity(other, 4.0, 1.0))
+    assert peers.past_owners([ONE]) == {ONE: Ownership(other, 102.5, 105.0)}
 
 
 def test_while_the_stream_says_nothing_an_answer_ends_as_early_as_that_of_an_operator_without_one(

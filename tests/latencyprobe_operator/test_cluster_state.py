@@ -5,7 +5,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from latencyprobe_operator.cluster.objects import Namespace, Node
-from latencyprobe_operator.cluster.state import Changes, ClusterState
+from latencyprobe_operator.cluster.state import Changes, ClusterState, Left
 
 
 def changed(state: ClusterState) -> tuple[set[str], set[str]]:
@@ -172,3 +172,36 @@ def test_namespaces_are_kept_apart(make: Any) -> None:
     assert (list(state.pods("bank")), list(state.slices("bank")), state.services("bank")) == ([], [], {})
     assert state.pod(("shop", "cart-1")) is cart
     assert state.pod(("bank", "cart-1")) is None
+
+
+def test_who_has_an_address_no_more_is_told_with_when(make: Any) -> None:
+    now_s = [10.0]
+    state = ClusterState(clock=lambda: now_s[0])
+    names = ("gone", "ended", "moved", "again")
+    gone, ended, moved, again = (make.pod(name, addresses=(f"10.0.0.{n}",)) for n, name in enumerate(names, 1))
+    for pod in (gone, ended, moved, again, make.pod("on-the-host", host_network=True, addresses=("192.0.2.1",))):
+        state.put("pods", pod)
+    assert state.take_changes().left == []
+    now_s[0] = 11.0
+    state.put("pods", terminating := replace(gone, terminating=True))
+    assert state.take_changes().left == [], "until it has ended it has its address"
+    now_s[0] = 12.0
+    for name in ("gone", "on-the-host"):
+        state.drop("pods", ("shop", name))
+    state.put("pods", replace(ended, terminal=True))
+    now_s[0] = 13.0
+    state.put("pods", replace(moved, addresses=("10.0.0.5",)))
+    state.put("pods", replace(again, uid="another"))
+    assert state.take_changes().left == [
+        Left("10.0.0.1", terminating, 12.0),
+        Left("10.0.0.2", ended, 12.0),
+        Left("10.0.0.3", moved, 13.0),
+        Left("10.0.0.4", None, 13.0),
+    ]
+
+
+def test_nobody_has_left_for_sure_where_another_claims_the_address(make: Any) -> None:
+    state = make.state(*(make.pod(name, addresses=("10.0.0.1",)) for name in ("a", "b")))
+    state.take_changes()
+    state.drop("pods", ("shop", "a"))
+    assert [(one.address, one.pod) for one in state.take_changes().left] == [("10.0.0.1", None)]

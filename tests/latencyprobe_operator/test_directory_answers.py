@@ -90,6 +90,37 @@ def test_addresses_without_an_owner_cost_nothing(world: World) -> None:
     assert not world.answers.lookups.counts
 
 
+def test_who_has_gone_is_named_to_who_asks_too_late_with_what_was_measured_of_it(
+    world: World, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent of a caller that has gone may follow a plan without it before anybody asks."""
+    planned, plan_of = world.planned, world.planned.planner.plan_of
+    world.answers.changing(planned.state.take_changes())
+    world.answers.status("n2", make.status(plan_of("n2").generation))
+    web = planned.state.pod(("shop", "web-1"))
+    assert web
+    request = IdentityRequest(web.addresses)
+    asked = world.identities("n1", request)
+    assert (asked.identities[0].pod, asked.past) == ("web-1", ()), "it is there"
+
+    planned.state.drop("pods", ("shop", "web-1"))
+    world.answers.changing(planned.state.take_changes())
+    planned.agents.reported("n2", make.status(1), replace(plan_of("n2"), targets=()), 0.0)
+    answer = world.identities("n1", request)
+
+    assert answer.identities == (Identity(web.addresses[0]),)
+    (past,) = answer.past
+    assert past.identity == asked.identities[0]
+    assert past.identity.measured == ("shop/checkout/cart",)
+    assert past.began_s > past.ended_s >= 0.0
+    assert world.answers.nodes_at(web.addresses[0]) == {"n2"}, "where its halves are asked for"
+    planned.state.put("pods", replace(web, uid="another"))
+    answer = world.identities("n1", request)
+    assert (answer.identities[0].uid, answer.past[0].identity.uid) == ("another", web.uid)
+    monkeypatch.setattr(world.answers.lookups, "may_learn", lambda *_: False)
+    assert world.identities("n1", request).past == ()
+
+
 def test_of_an_owner_that_a_node_may_not_learn_nothing_is_looked_at(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ from latencyprobe.sli import SliBatch, SliRow
 from latencyprobe.slo.objective import objectives
 from latencyprobe_operator.cluster import loops as loops_
 from latencyprobe_operator.cluster.loops import Loops, Trigger
+from latencyprobe_operator.cluster.state import Changes
 from latencyprobe_operator.directory import planning as planning_
 from latencyprobe_operator.directory.ingest import Ingest
 from latencyprobe_operator.directory.planning import Planning
@@ -55,6 +56,9 @@ class World:
     def publish(self, nodes: frozenset[str]) -> frozenset[str]:
         self.published.append(nodes)
         return nodes
+
+    def changing(self, changes: Changes) -> None:
+        self.forget(changes.addresses)
 
     def forget(self, addresses: Set[str]) -> None:
         self.forgotten |= addresses

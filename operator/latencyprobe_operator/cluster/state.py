@@ -3,9 +3,10 @@
 Beside them what changed, so that the work of planning follows the change.
 """
 
+import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Set
-from typing import TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Set
+from typing import NamedTuple, TypeVar
 
 from msgspec import structs
 
@@ -17,16 +18,26 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 
+class Left(NamedTuple):
+    """That a pod has an address no more. `pod`: None where another claims it too; `at_s`: when that was told, by the
+    state's clock."""
+
+    address: str
+    pod: Pod | None
+    at_s: float
+
+
 class Changes:
     """`namespaces`: those whose objects changed; `nodes`: that came or went; `pods_on`: nodes whose pods came, changed
     or went; `addresses`: of pods and Services that did, but for pods of which no more has changed than that their
-    deletion was asked for, and of nodes whose addresses did."""
+    deletion was asked for, and of nodes whose addresses did; `left`: addresses that pods had, in this order."""
 
     def __init__(self) -> None:
         self.namespaces: set[str] = set()
         self.nodes: set[str] = set()
         self.pods_on: set[str] = set()
         self.addresses: set[str] = set()
+        self.left: list[Left] = []
 
     def __bool__(self) -> bool:
         return bool(self.namespaces or self.nodes)
@@ -37,13 +48,14 @@ class Changes:
         self.nodes |= later.nodes
         self.pods_on |= later.pods_on
         self.addresses |= later.addresses
+        self.left += later.left
 
 
 class ClusterState:
     """Objects by kind and namespace, pods by node, EndpointSlices by Service, pods, Services and nodes by address: all
-    that claim it. `room`: how much of each namespace is kept."""
+    that claim it. `room`: how much of each namespace is kept; `clock`: in s."""
 
-    def __init__(self, room: int = ROOM) -> None:
+    def __init__(self, room: int = ROOM, clock: Callable[[], float] = time.monotonic) -> None:
         self.room = NamespaceRoom(room)
         self._kinds: dict[str, dict[str, dict[str, Trimmed]]] = defaultdict(dict)
         self._pods_on: dict[str, dict[str, Pod]] = {}  # by uid
@@ -52,6 +64,7 @@ class ClusterState:
         self._nodes_at: dict[str, tuple[Node, ...]] = {}
         self._slices_of: dict[Key, dict[str, Slice]] = {}  # by name
         self._changes = Changes()
+        self._clock = clock
 
     def replace(self, kind: str, items: Collection[Trimmed]) -> None:
         """Take a whole list: what is not in it is gone."""
@@ -196,6 +209,15 @@ class ClusterState:
             self._changes.addresses.update(item.addresses)
             if isinstance(item, Service):
                 self._changes.addresses.update(item.balancers)
+        if isinstance(old, Pod):
+            self._note_left(old, new if isinstance(new, Pod) and new.uid == old.uid else None)
+
+    def _note_left(self, old: Pod, new: Pod | None) -> None:
+        kept = () if new is None else _own_addresses(new)
+        for address in _own_addresses(old):
+            if address not in kept:
+                alone = not any(pod.uid != old.uid for pod in self._pods_at.get(address, ()))
+                self._changes.left.append(Left(address, old if alone else None, self._clock()))
 
     def _only_ends(self, old: Pod, new: Pod) -> bool:
         """Return whether a pod is the only one at its addresses, as before, and no more has changed than that its

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence, Set
 from typing import Protocol
 
 from latencyprobe_operator.cluster.loops import RETRY_S, Trigger, in_slices
-from latencyprobe_operator.cluster.state import ClusterState
+from latencyprobe_operator.cluster.state import Changes, ClusterState
 from latencyprobe_operator.directory.asked import Asked
 from latencyprobe_operator.plan.agents import Agents
 from latencyprobe_operator.plan.deliveries import Change, Deliveries
@@ -20,10 +20,11 @@ _NAMED = 10  # namespaces, in a trace
 
 
 class Streams(Protocol):
-    """The part of `PlanStreams` that takes what agents are told."""
+    """The part of `DirectoryServer` that takes what agents are told."""
 
-    def publish(self, nodes: Set[str]) -> Set[str]: ...  # noqa: D102 - see PlanStreams
-    def forget(self, addresses: Set[str]) -> None: ...  # noqa: D102 - see PlanStreams
+    def changing(self, changes: Changes) -> None: ...  # noqa: D102 - see DirectoryServer
+    def publish(self, nodes: Set[str]) -> Set[str]: ...  # noqa: D102 - see DirectoryServer
+    def forget(self, addresses: Set[str]) -> None: ...  # noqa: D102 - see DirectoryServer
 
 
 class Planning:
@@ -68,7 +69,7 @@ class Planning:
     async def turn(self) -> None:
         """Bring the plans up to date, in slices: streams, heartbeats and answers go on meanwhile."""
         began_s, changes = time.monotonic(), self._state.take_changes()
-        self._streams.forget(changes.addresses)
+        self._streams.changing(changes)
         if (by := self._suspended_by()) != self._registry.suspended_by:
             log.warning("all measuring is %s", f"suspended by {by}" if by else "taken up again")
             self._registry.suspended_by = by

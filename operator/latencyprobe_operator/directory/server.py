@@ -20,7 +20,7 @@ from latencyprobe import wire
 from latencyprobe.errors import StoreError
 from latencyprobe.plan import AgentStatus, IdentityRequest, RemoteJoinMessage
 from latencyprobe.sli import SliBatch
-from latencyprobe_operator.cluster.state import ClusterState
+from latencyprobe_operator.cluster.state import Changes, ClusterState
 from latencyprobe_operator.directory.answers import Answers
 from latencyprobe_operator.directory.auth import Authenticator, Caller
 from latencyprobe_operator.directory.callers import Callers
@@ -30,7 +30,6 @@ from latencyprobe_operator.directory.limits import MAX_BODY_BYTES, Refused
 from latencyprobe_operator.directory.streams import PlanStreams
 from latencyprobe_operator.plan.agents import Agents
 from latencyprobe_operator.plan.deliveries import Deliveries
-from latencyprobe_operator.plan.identities import nodes_at
 from latencyprobe_operator.plan.planner import Planner
 
 log = logging.getLogger(__name__)
@@ -69,7 +68,7 @@ class Directory:
     ) -> None:
         self.requests: Counter[tuple[str, int]] = Counter()
         self._connections = Connections() if connections is None else connections
-        self.streams = PlanStreams(planner, lambda address: nodes_at(address, state), unconfirmed_s, ingest.pacing)
+        self.streams = PlanStreams(planner, self._nodes_at, unconfirmed_s, ingest.pacing)
         self.callers = Callers(auth, planner, agents, agents_at)
         self.answers = Answers(planner, agents, state, self.streams, on_report, deliveries=deliveries or Deliveries())
         self._ingest = ingest
@@ -83,6 +82,19 @@ class Directory:
     def close(self) -> None:
         """End the streams and answer agents no more."""
         self.streams.close()
+
+    def changing(self, changes: Changes) -> None:
+        """Take what has changed, before plans are made of it: tell those agents that know an address of who has it."""
+        self.answers.changing(changes)
+        self.streams.forget(changes.addresses)
+
+    def forget(self, addresses: Set[str]) -> None:
+        """Tell those agents that know these addresses to ask again."""
+        self.streams.forget(addresses)
+
+    def publish(self, nodes: Set[str]) -> Set[str]:
+        """Stream the plans of these nodes again; returns those that have a stream."""
+        return self.streams.publish(nodes)
 
     def keep(self, nodes: Set[str]) -> None:
         """Forget what other nodes have sent and were told."""
@@ -129,6 +141,9 @@ class Directory:
             keepalive_timeout=IDLE_S,
             max_headers=MAX_HEADERS,
         )
+
+    def _nodes_at(self, address: str) -> frozenset[str]:
+        return self.answers.nodes_at(address)
 
     def _is_worth_a_line(self, record: logging.LogRecord) -> bool:
         """Count what is no HTTP at all. Keep that, and who has gone before he was answered, out of the log, which any

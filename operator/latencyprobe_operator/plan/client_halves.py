@@ -62,7 +62,10 @@ class ClientHalves:
     def named(self, asker: str, node: str, uid: str) -> Ids:
         """Return as many of the measured ones as a node that asks is told of: where there are more, of those that it
         serves itself, which are all that it can give a parent to."""
-        found = self.measured(node, uid)
+        return self.told(asker, self.measured(node, uid))
+
+    def told(self, asker: str, found: Ids) -> Ids:
+        """Return as many of the measured ones as `named` does."""
         if len(found) <= NAMED:
             return found
         plan = self._planner.plans.get(asker)

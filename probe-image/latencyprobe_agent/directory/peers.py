@@ -4,7 +4,8 @@
 waits. An entry ends after its validity or when the plan stream tells to forget it (from an operator that does not: when
 the plan's generation changes), so a reused address is never given to its old owner (docs/design/directory.md,
 "Identities"). While the stream says nothing it ends after 15 s, however long it was valid. What began while an entry
-held is that owner's all the same, whenever it is looked at: `past_owners()`.
+held is that owner's all the same, whenever it is looked at: `past_owners()`. Who had it until lately is answered too: a
+pod may have gone before anybody here has asked for it.
 """
 
 import math
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NamedTuple
 
-from latencyprobe.plan import Identity, IdentityAnswer
+from latencyprobe.plan import Identity, IdentityAnswer, PastIdentity
 from latencyprobe.wire import MAX_ADDRESSES, STATUS_S
 from latencyprobe_agent.directory.attempts import Attempts
 from latencyprobe_agent.guard import Guard
@@ -149,6 +150,8 @@ class Peers:
             for identity in answer.identities:
                 if identity.address not in self._question.void:
                     self._know(Ownership(identity, asked_s, asked_s + answer.valid_s, asked_s + STATUS_S))
+            for past in answer.past:
+                self._had(past, asked_s)
             for address in self._question.asked - self._question.void:
                 self._unanswered.pop(address, None)
             self._question = _Question(frozenset(), set())
@@ -167,8 +170,20 @@ class Peers:
             if len(self._unanswered) < _CAPACITY:
                 self._unanswered[address] = known.since_s
             return
+        self._keep(address, known._replace(until_s=min(known.until_s, time.monotonic()), alone_s=0.0))
+
+    def _had(self, past: PastIdentity, asked_s: float) -> None:
+        """Take who had an address: not longer than is sure, whenever between question and now it was answered."""
+        told = Ownership(past.identity, time.monotonic() - past.began_s, asked_s - past.ended_s)
+        known = self._past.get(address := past.identity.address)
+        if known is not None and whose(known.identity) == whose(told.identity):
+            told = told._replace(since_s=min(known.since_s, told.since_s), until_s=max(known.until_s, told.until_s))
+        if known is None or told.until_s >= known.until_s:
+            self._keep(address, told)
+
+    def _keep(self, address: str, past: Ownership) -> None:
         self._past.pop(address, None)
-        self._past[address] = known._replace(until_s=min(known.until_s, time.monotonic()), alone_s=0.0)
+        self._past[address] = past
         if len(self._past) > _PAST:
             del self._past[next(iter(self._past))]
 
