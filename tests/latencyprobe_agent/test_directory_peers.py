@@ -214,6 +214,21 @@ def test_who_has_gone_before_anybody_asked_is_known_for_as_long_as_is_sure(
     assert peers.past_owners([ONE]) == {ONE: Ownership(other, 102.5, 105.0)}
 
 
+def test_who_comes_where_nobody_was_has_not_been_there_while_another_was(
+    peers: Peers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now_s[0])
+    nobody, web, cart = Identity(ONE), Identity(ONE, pod="web", uid="web"), Identity(ONE, pod="cart", uid="cart")
+    peers._take((ONE,), IdentityAnswer((nobody,), 1, 60.0, told=True), 100.0)
+    now_s[0] = 103.0
+    peers.forget([ONE])
+    now_s[0] = 104.0
+    peers._take((ONE,), IdentityAnswer((cart,), 1, 60.0, True, (PastIdentity(web, 5.0, 1.5),)), 103.5)
+    assert peers._known[ONE].since_s == 102.5
+    assert peers.past_owners([ONE]) == {ONE: Ownership(web, 99.0, 102.0)}
+
+
 def test_while_the_stream_says_nothing_an_answer_ends_as_early_as_that_of_an_operator_without_one(
     directory: FakeDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

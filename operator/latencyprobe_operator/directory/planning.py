@@ -20,11 +20,11 @@ _NAMED = 10  # namespaces, in a trace
 
 
 class Streams(Protocol):
-    """The part of `DirectoryServer` that takes what agents are told."""
+    """The part of `Directory` that takes what agents are told."""
 
-    def changing(self, changes: Changes) -> None: ...  # noqa: D102 - see DirectoryServer
-    def publish(self, nodes: Set[str]) -> Set[str]: ...  # noqa: D102 - see DirectoryServer
-    def forget(self, addresses: Set[str]) -> None: ...  # noqa: D102 - see DirectoryServer
+    def changing(self, changes: Changes) -> None: ...  # noqa: D102 - see Directory
+    def publish(self, nodes: Set[str]) -> Set[str]: ...  # noqa: D102 - see Directory
+    def forget(self, addresses: Set[str]) -> None: ...  # noqa: D102 - see Directory
 
 
 class Planning:

@@ -147,23 +147,25 @@ class Peers:
             if outdated or len(self._known) + len(batch) > _CAPACITY:
                 self._known.clear()
             self._generation = answer.generation
-            for identity in answer.identities:
-                if identity.address not in self._question.void:
-                    self._know(Ownership(identity, asked_s, asked_s + answer.valid_s, asked_s + STATUS_S))
             for past in answer.past:
                 self._had(past, asked_s)
+            ended_s = {past.identity.address: time.monotonic() - past.ended_s for past in answer.past}
+            for identity in answer.identities:
+                if (address := identity.address) not in self._question.void:
+                    had = Ownership(identity, asked_s, asked_s + answer.valid_s, asked_s + STATUS_S)
+                    self._know(had, min(asked_s, ended_s.get(address, -math.inf)))
             for address in self._question.asked - self._question.void:
                 self._unanswered.pop(address, None)
             self._question = _Question(frozenset(), set())
 
-    def _know(self, now: Ownership) -> None:
+    def _know(self, now: Ownership, not_before_s: float) -> None:
         before = self._known.get(address := now.identity.address)
         since_s = min(now.since_s, self._unanswered.pop(address, math.inf))
         if before is not None and not nobody(before.identity) and whose(before.identity) != whose(now.identity):
             self._end(address, before)
         elif before is not None and now.since_s <= before.until_s:
             since_s = before.since_s
-        self._known[address] = now._replace(since_s=since_s)
+        self._known[address] = now._replace(since_s=max(since_s, not_before_s))
 
     def _end(self, address: str, known: Ownership) -> None:
         if nobody(known.identity):  # a pod talks before its address is known, and may have ended before the next turn
