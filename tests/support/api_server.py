@@ -3,10 +3,11 @@
 What is created there stays as it is: no pod is ever started, no owner's objects are collected.
 """
 
+import asyncio
 import json
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ import yaml
 from tests.support.certificates import make_certificate
 from tests.support.ports import free_port
 from tests.support.servers import running
-from tests.support.waiting import wait_until
+from tests.support.waiting import until, wait_until
 
 REPOSITORY = Path(__file__).parents[2]
 BENCH = REPOSITORY / "tests/e2e/bench/bench"
@@ -129,3 +130,16 @@ def _kubeconfig(url: str, certificate: Path) -> str:
         "contexts": [{"name": "it", "context": context}],
         "current-context": "it",
     })  # fmt: skip
+
+
+def talk(scene: Coroutine[Any, Any, None]) -> None:
+    """Run what talks to an API server, and let its connections end: one of TLS is closed when its peer has said goodbye
+    too, for which a loop that ends does not wait, and a later test has the warning (aiohttp, "Graceful shutdown")."""
+
+    async def whole() -> None:
+        await scene
+        open_here = asyncio.get_running_loop()._selector.get_map()  # type: ignore[attr-defined]
+        with suppress(AssertionError):
+            await until(lambda: len(open_here) <= 1, "all connections are closed", 2)  # one is the loop's own
+
+    asyncio.run(whole())
