@@ -226,7 +226,7 @@ class RemoteJoinAnswer(_Wire, frozen=True):
 
 
 class Identity(_Wire, frozen=True):
-    """Owner of an address, of `POST /v1/identities`. `measured`: ids of targets for which a pod's client half is."""
+    """Owner of an address. `measured`: ids of the targets for which this pod's client half is measured by now."""
 
     address: str
     namespace: str = ""
@@ -245,11 +245,11 @@ class IdentityRequest(_Wire, frozen=True):
 
 
 class PastIdentity(_Wire, frozen=True):
-    """Who had an address alone until lately: from `began_s` to `ended_s` before the answer."""
+    """Who alone had an address until lately, from when until when: s before the answer."""
 
     identity: Identity
-    began_s: float
-    ended_s: float
+    began_ago_s: float
+    ended_ago_s: float
 
 
 class IdentityAnswer(_Wire, frozen=True):

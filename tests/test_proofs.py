@@ -27,11 +27,19 @@ def test_every_test_that_the_documentation_names_exists(page):
     assert set() == files - FILES
 
 
-LARGE = re.findall(r'^\t"(\w+) \d+ (\S+\.py) ?(\w*)"$', (TESTS.parent / "scripts/large").read_text(), re.MULTILINE)
+ROW = re.compile(r'^\t"(\w+) (\d+) (\S+\.py) ?(\w*)"$', re.MULTILINE)
+LARGE = ROW.findall((TESTS.parent / "scripts/large").read_text())
 
 
-@pytest.mark.parametrize(("variable", "file", "test"), LARGE)
-def test_each_test_that_make_test_large_makes_larger_reads_how_many(variable: str, file: str, test: str) -> None:
+@pytest.mark.parametrize(("variable", "_", "file", "test"), LARGE)
+def test_each_test_that_make_test_large_makes_larger_reads_how_many(
+    variable: str, _: str, file: str, test: str
+) -> None:
     text = (TESTS / file).read_text()
     assert f'"{variable}"' in text
     assert [name for name in re.findall(r"def (test_\w+)", text) if test in name]
+
+
+def test_make_test_large_has_all_numbers_that_the_proofs_give() -> None:
+    given = re.findall(r"\b([A-Z]+(?:_S)?)=(\d+)\b", (TESTS.parent / "docs/proofs.md").read_text())
+    assert set(given) - {(variable, size) for variable, size, *_ in LARGE} == set()

@@ -16,7 +16,7 @@ from latencyprobe_operator.cluster.api import MERGE_PATCH, Api
 from latencyprobe_operator.cluster.calls import Cluster
 from latencyprobe_operator.cluster.decoding import MEASURE_LABEL
 from latencyprobe_operator.config import Namespaces
-from tests.support.api_server import ApiServer, api_server, talk
+from tests.support.api_server import ApiServer, api_server, run_until_closed
 
 NAMESPACES = Namespaces.from_environment({"LATENCYPROBE_NAMESPACE": "ops"})
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/ops/leases/{election.NAME}"
@@ -192,4 +192,4 @@ def test_labels_that_somebody_else_has_set_go_too_on_a_real_api_server(
     polled = count(0, 60)
     with api_server(tmp_path) as server:
         monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig))
-        talk(scene(server))
+        run_until_closed(scene(server))

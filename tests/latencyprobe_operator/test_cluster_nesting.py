@@ -16,7 +16,7 @@ from latencyprobe_operator.cluster.calls import Cluster
 from latencyprobe_operator.cluster.informer import Informer
 from latencyprobe_operator.cluster.nesting import API_LEVELS, LEVELS, decoded, shallow
 from latencyprobe_operator.cluster.state import ClusterState
-from tests.support.api_server import ApiServer, api_server, talk
+from tests.support.api_server import ApiServer, api_server, run_until_closed
 from tests.support.waiting import until
 
 PODS, PROBES = "/api/v1/namespaces/default/pods", f"/apis/{API_VERSION}/namespaces/default/latencyprobes"
@@ -85,7 +85,7 @@ def test_deep_managed_fields_of_one_object_hide_no_other_from_us(
             cluster = Cluster(api)
             assert {one["metadata"]["name"] async for one in cluster.probes()} == {"deep", "plain"}
 
-    talk(scene())
+    run_until_closed(scene())
     listed = {path: server.answer("GET", path)[1] for path in (PODS, PROBES)}
     assert all(len(found) > len(nested(levels)) for found in listed.values()), "the API server keeps them"
     program = "import json, sys; from latencyprobe_operator.commands import read_deep_json as ready"

@@ -15,7 +15,7 @@ from kopf._core.reactor import queueing
 
 from latencyprobe.api import API_VERSION
 from latencyprobe_operator.handlers import FINALIZER, kopf_registry, settings, watching
-from tests.support.api_server import CRDS, ApiServer, api_server, talk
+from tests.support.api_server import CRDS, ApiServer, api_server, run_until_closed
 from tests.support.waiting import until
 
 
@@ -141,4 +141,4 @@ def test_a_definition_that_was_deleted_and_is_back_is_watched_again(
 
     with api_server(tmp_path) as server:
         monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig))
-        talk(play(server))
+        run_until_closed(play(server))

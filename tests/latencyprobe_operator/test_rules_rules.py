@@ -18,7 +18,7 @@ from latencyprobe_operator.rules import rules as rules_
 from latencyprobe_operator.rules.rules import UNKNOWN, Rules
 from latencyprobe_operator.rules.writer import RuleWriter
 from tests.support import definitions
-from tests.support.api_server import ApiServer, api_server, talk
+from tests.support.api_server import ApiServer, api_server, run_until_closed
 
 KEY, NAME = ("shop", "checkout"), "latencyprobe-checkout"
 RULES = "/apis/monitoring.coreos.com/v1/namespaces/shop/prometheusrules"
@@ -160,7 +160,7 @@ def test_rules_come_and_go_with_objectives_on_a_real_api_server(
         monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig))
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
         server.create("/api/v1/namespaces", namespace)
-        talk(scene(server))
+        run_until_closed(scene(server))
 
 
 @pytest.mark.parametrize("edited", [True, False])

@@ -5,6 +5,7 @@ What is created there stays as it is: no pod is ever started, no owner's objects
 
 import asyncio
 import json
+import selectors
 import subprocess
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
@@ -132,14 +133,16 @@ def _kubeconfig(url: str, certificate: Path) -> str:
     })  # fmt: skip
 
 
-def talk(scene: Coroutine[Any, Any, None]) -> None:
-    """Run what talks to an API server, and let its connections end: one of TLS is closed when its peer has said goodbye
-    too, for which a loop that ends does not wait, and a later test has the warning (aiohttp, "Graceful shutdown")."""
+def run_until_closed(scene: Coroutine[Any, Any, None]) -> None:
+    """Run what talks to an API server, and wait until its connections are closed, 2 s at most: one of TLS is when its
+    peer has said goodbye too, for which a loop that ends does not wait, and a later test has the warning (aiohttp,
+    "Graceful shutdown")."""
+    selector = selectors.DefaultSelector()
 
     async def whole() -> None:
         await scene
-        open_here = asyncio.get_running_loop()._selector.get_map()  # type: ignore[attr-defined]
         with suppress(AssertionError):
-            await until(lambda: len(open_here) <= 1, "all connections are closed", 2)  # one is the loop's own
+            await until(lambda: len(selector.get_map()) <= 1, timeout_s=2)  # one is the loop's own
 
-    asyncio.run(whole())
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
+        runner.run(whole())

@@ -149,7 +149,7 @@ class Peers:
             self._generation = answer.generation
             for past in answer.past:
                 self._had(past, asked_s)
-            ended_s = {past.identity.address: time.monotonic() - past.ended_s for past in answer.past}
+            ended_s = {past.identity.address: time.monotonic() - past.ended_ago_s for past in answer.past}
             for identity in answer.identities:
                 if (address := identity.address) not in self._question.void:
                     had = Ownership(identity, asked_s, asked_s + answer.valid_s, asked_s + STATUS_S)
@@ -176,7 +176,7 @@ class Peers:
 
     def _had(self, past: PastIdentity, asked_s: float) -> None:
         """Take who had an address: not longer than is sure, whenever between question and now it was answered."""
-        told = Ownership(past.identity, time.monotonic() - past.began_s, asked_s - past.ended_s)
+        told = Ownership(past.identity, time.monotonic() - past.began_ago_s, asked_s - past.ended_ago_s)
         known = self._past.get(address := past.identity.address)
         if known is not None and whose(known.identity) == whose(told.identity):
             told = told._replace(since_s=min(known.since_s, told.since_s), until_s=max(known.until_s, told.until_s))
