@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -14,15 +14,17 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from latencyprobe.bounds import bounded
+from latencyprobe.plan import Identity, SpanPolicy, Target, TargetPod
 from latencyprobe.plan import Role as Perspective
-from latencyprobe.plan import SpanPolicy, Target, TargetPod
 from latencyprobe.sli import OTHERS, PeerCounts, SliRow
 from latencyprobe.slo.histogram import quantile_ns
+from latencyprobe_agent.directory.peers import FakePeers
 from latencyprobe_agent.measure import histogram
 from latencyprobe_agent.measure.halves import halves
 from latencyprobe_agent.measure.objectives import TrackedObjective
 from latencyprobe_agent.sli import by_peer as module
 from latencyprobe_agent.sli.by_peer import TOLD, ByPeer
+from latencyprobe_agent.sli.names import Names
 from latencyprobe_agent.vocabulary.addresses import address
 from latencyprobe_agent.vocabulary.now import Now
 from latencyprobe_agent.vocabulary.records import HISTOGRAM_MIN, Excluded, Outcome, Role
@@ -47,8 +49,19 @@ def at(second: float) -> Now:
     return Now(int(second * S), MINUTE * S + int(second * S))
 
 
-def of(*objectives: TrackedObjective, name: Callable[[bytes], str | None] = address) -> ByPeer:
-    found = ByPeer(name)
+class Called(Names):
+    """Names by a function."""
+
+    def __init__(self, name: Callable[[bytes], str]) -> None:
+        super().__init__(FakePeers())
+        self._name = name
+
+    def of(self, packed: Iterable[bytes], since_s: float) -> list[str]:
+        return [self._name(one) for one in packed]
+
+
+def of(*objectives: TrackedObjective, names: Names | None = None) -> ByPeer:
+    found = ByPeer(names or Called(address))
     found.apply({(1, Role.SERVER): objectives or (tracked(),)})
     return found
 
@@ -107,7 +120,7 @@ def test_pods_of_one_workload_are_one_peer_and_the_worst_ten_are_told_with_all_o
     def workload(packed: bytes) -> str:
         return f"shop/w{packed[-1] % 20}"
 
-    some = of(name=workload)
+    some = of(names=Called(workload))
     add(some, *(took(1 + i % 20, 1, f"10.0.0.{i}") for i in range(40)), took(1, 9, "10.0.0.0"))
     found = only(some.close())
     assert list(found) == ["shop/w0", *(f"shop/w{i}" for i in range(19, 10, -1)), OTHERS]
@@ -131,22 +144,48 @@ def test_no_event_is_lost_where_there_is_little_room() -> None:
     assert next(iter(found.items())) == ("10.0.0.9", PeerCounts(20, 20, {bucket(9): 20}))
 
 
-def test_names_are_asked_for_before_the_minute_is_over_and_an_address_stands_for_one_that_nobody_knows() -> None:
+def test_names_are_asked_for_as_soon_as_possible_and_an_address_stands_for_one_that_nobody_knows() -> None:
     asked: Counter[str] = Counter()
 
-    def name(packed: bytes) -> str | None:
+    def name(packed: bytes) -> str:
         who = address(packed)
         asked[who] += 1
-        return f"shop/w{packed[-1]}" if who == "10.0.0.2" and asked[who] >= 2 else None
+        return f"shop/w{packed[-1]}" if who == "10.0.0.2" and asked[who] >= 2 else who
 
-    some = of(name=name)
+    some = of(names=Called(name))
     add(some, took(1, 1, "10.0.0.2"), took(1, 1, "10.0.0.3"))
-    some.take(at(30))
-    assert not asked, "most peers of a minute are here by its end"
-    for second in (45, 50):
-        some.take(at(second))
-    assert asked == {"10.0.0.2": 2, "10.0.0.3": 2}
+    some.take(at(5))
+    assert asked == {"10.0.0.2": 1, "10.0.0.3": 1}
     assert only(some.close()).keys() == {"shop/w2", "10.0.0.3"}
+
+
+def test_each_of_two_that_had_an_address_in_one_minute_has_his_own_figures() -> None:
+    web, cart = (Identity("10.0.0.2", "shop", name, name, name) for name in ("web", "cart"))
+    peers = FakePeers(web)
+    some = of(names=Names(peers))
+    add(some, took(3, 9, "10.0.0.2"))
+    peers.leave("10.0.0.2", 0.0, 6.0)
+    some.take(at(6.5))
+    add(some, took(1, 9, "10.0.0.2"), second=6.9)
+    some.take(at(10))
+    peers.identities["10.0.0.2"] = cart
+    add(some, took(2, 1, "10.0.0.2"), second=12)
+    some.take(at(15))
+    assert {peer: (one.events, one.bad) for peer, one in only(some.close()).items()} == {
+        "shop/web": (4, 4),
+        "shop/cart": (2, 0),
+    }
+
+
+def test_of_an_address_that_changes_hands_at_once_nobody_is_said_to_have_it() -> None:
+    peers = FakePeers(Identity("10.0.0.2", "shop", "web", "web", "web"))
+    some = of(names=Names(peers))
+    add(some, took(3, 9, "10.0.0.2"))
+    peers.leave("10.0.0.2", 0.0, 3.0)
+    peers.identities["10.0.0.2"] = Identity("10.0.0.2", "bank", "ledger", "ledger", "ledger")
+    add(some, took(2, 1, "10.0.0.2"), second=4)
+    some.take(at(5))
+    assert only(some.close()).keys() == {"10.0.0.2"}
 
 
 @given(st.lists(st.integers(10**4, 10**10), min_size=1, max_size=100))

@@ -25,6 +25,9 @@ PLAN = replace(plan_of(target(pods=(TargetPod("a", (80,)),))), objectives=(objec
 IN_FORCE = InForce(PLAN, compile_rules(PLAN, {"a": [1]}), FakeResources())
 
 
+NO_HALVES = halves(exchanges(0, Role.SERVER))
+
+
 def counted(boot_s: int) -> Turn:
     """A turn with counts in which nothing happened, so long after boot."""
     counts = Snapshot(NO_COUNTS, NO_COUNTS, np.zeros(0, COUNTS_KEY), {}, NO_LOSS)
@@ -90,3 +93,17 @@ def test_an_address_that_changed_hands_is_not_taken_for_who_had_it() -> None:
     rows.take(counted(720))
     rows.close()
     assert [[*row.by_peer] for row in delivered if row.by_peer] == [["bank/ledger"], ["10.0.0.2"]]
+
+
+def test_bad_events_name_a_peer_that_has_gone_and_nobody_where_another_has_its_address() -> None:
+    web, delivered = Identity("10.0.0.2", "shop", "web-1", uid="1", workload="web"), list[SliRow]()
+    late = halves(exchanges(4, Role.SERVER, outcome=Outcome.TIMED_OUT))
+    peers = FakePeers(web)
+    rows = SliRows(delivered.extend, 5.0, peers)
+    rows.take(counted(600)._replace(halves=late))
+    peers.leave("10.0.0.2", 590.0, 602.0)
+    rows.take(counted(605))
+    peers.identities["10.0.0.2"] = Identity("10.0.0.2", "bank", "ledger-1", uid="2", workload="ledger")
+    for boot_s in range(610, 645, 5):
+        rows.take(counted(boot_s)._replace(halves=late if boot_s in {610, 640} else NO_HALVES))
+    assert [row.peers for row in delivered if row.peers] == [{"shop/web": 4}, {"10.0.0.2": 4}, {"bank/ledger": 4}]

@@ -28,13 +28,15 @@ _PACE_S = 0.1  # the directory takes 20 requests a second from a node; addresses
 
 
 class Ownership(NamedTuple):
-    """Who has an address, from when until when that is known (s, monotonic clock). `alone_s`: until when it is without
-    a word of the plan stream."""
+    """Who has an address, from when until when that is known (s, boot time). `alone_s`: until when it is without a word
+    of the plan stream; `gone_s`: when he had it no more, at the latest; `after_s`: the same of who had it before."""
 
     identity: Identity
     since_s: float
     until_s: float
     alone_s: float = 0.0
+    gone_s: float = math.inf
+    after_s: float = -math.inf
 
 
 class _Question(NamedTuple):
@@ -83,10 +85,13 @@ class Peers:
 
     def forget(self, addresses: Iterable[str] | None) -> None:
         """Know these addresses (None: any) no more, nor by an answer that is on its way. It stays known who had these
-        until now; not so of any, as they may have changed before. Those that nobody had are asked for at once: whoever
-        has them now has had them since then."""
+        until now; of any no more than that he had it, as they may have changed before. Those that nobody had are asked
+        for at once: whoever has them now has had them since then."""
         with self._lock:
             if addresses is None:
+                for address, known in self._known.items():
+                    if not nobody(known.identity):
+                        self._keep(address, known._replace(until_s=known.since_s, alone_s=0.0, gone_s=_now_s()))
                 self._known.clear()
                 self._unanswered = dict.fromkeys(self._unanswered, math.inf)
                 self._question.void.update(self._question.asked)
@@ -104,7 +109,7 @@ class Peers:
         validity has ended no longer ago, which are asked for all the same; never what is to be forgotten."""
         if self._ask is None:
             return {address: Identity(address) for address in addresses}
-        now, silent = time.monotonic(), self._silent_s() > _SILENT_S
+        now, silent = _now_s(), self._silent_s() > _SILENT_S
         found = {}
         with self._lock:
             for address in addresses:
@@ -123,6 +128,20 @@ class Peers:
         with self._lock:
             return {address: self._past[address] for address in addresses if address in self._past}
 
+    def had_since(self, addresses: Iterable[str], since_s: float, late_s: float = 0.0) -> dict[str, Identity]:
+        """Return who alone has had addresses since then (s, boot time), as far as is known: who has them now or, while
+        nobody has, who had them last. `late_s`: as of `resolve()`."""
+        found = self.resolve(addresses, late_s)
+        for address, past in self.past_owners(found).items():
+            now = found.get(address)
+            if now is None or past.gone_s < since_s or whose(past.identity) == whose(now):
+                continue
+            if nobody(now) and past.after_s < since_s:
+                found[address] = past.identity
+            else:
+                del found[address]
+        return found
+
     def _run(self) -> None:
         while True:
             with self._lock:
@@ -137,7 +156,7 @@ class Peers:
 
     def _ask_for(self, batch: tuple[str, ...]) -> bool:
         assert self._ask is not None
-        asked_s = time.monotonic()
+        asked_s = _now_s()
         self._take(batch, self._ask(batch), asked_s)
         return True
 
@@ -149,7 +168,7 @@ class Peers:
             self._generation = answer.generation
             for past in answer.past:
                 self._had(past, asked_s)
-            ended_s = {past.identity.address: time.monotonic() - past.ended_ago_s for past in answer.past}
+            ended_s = {past.identity.address: _now_s() - past.ended_ago_s for past in answer.past}
             for identity in answer.identities:
                 if (address := identity.address) not in self._question.void:
                     had = Ownership(identity, asked_s, asked_s + answer.valid_s, asked_s + STATUS_S)
@@ -172,19 +191,25 @@ class Peers:
             if len(self._unanswered) < _CAPACITY:
                 self._unanswered[address] = known.since_s
             return
-        self._keep(address, known._replace(until_s=min(known.until_s, time.monotonic()), alone_s=0.0))
+        now_s = _now_s()
+        self._keep(address, known._replace(until_s=min(known.until_s, now_s), alone_s=0.0, gone_s=now_s))
 
     def _had(self, past: PastIdentity, asked_s: float) -> None:
         """Take who had an address: not longer than is sure, whenever between question and now it was answered."""
-        told = Ownership(past.identity, time.monotonic() - past.began_ago_s, asked_s - past.ended_ago_s)
+        until_s = asked_s - past.ended_ago_s
+        told = Ownership(past.identity, _now_s() - past.began_ago_s, until_s, gone_s=_now_s() - past.ended_ago_s)
         known = self._past.get(address := past.identity.address)
         if known is not None and whose(known.identity) == whose(told.identity):
             told = told._replace(since_s=min(known.since_s, told.since_s), until_s=max(known.until_s, told.until_s))
+            told = told._replace(gone_s=max(told.until_s, min(known.gone_s, told.gone_s)))
         if known is None or told.until_s >= known.until_s:
             self._keep(address, told)
 
     def _keep(self, address: str, past: Ownership) -> None:
-        self._past.pop(address, None)
+        before = self._past.pop(address, None)
+        if before is not None:
+            same = whose(before.identity) == whose(past.identity)
+            past = past._replace(after_s=before.after_s if same else before.gone_s)
         self._past[address] = past
         if len(self._past) > _PAST:
             del self._past[next(iter(self._past))]
@@ -200,6 +225,15 @@ class FakePeers(Peers):
     def resolve(self, addresses: Iterable[str], late_s: float = 0.0) -> dict[str, Identity]:
         """Return those that are known."""
         return {address: self.identities[address] for address in addresses if address in self.identities}
+
+    def leave(self, address: str, since_s: float, until_s: float) -> None:
+        """Let nobody have it who did from then to then."""
+        self._keep(address, Ownership(self.identities[address], since_s, until_s, gone_s=until_s))
+        self.identities[address] = Identity(address)
+
+
+def _now_s() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)  # as stamps are
 
 
 def whose(identity: Identity) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from latencyprobe_agent.measure import histogram
 from latencyprobe_agent.measure.groups import Groups, groups
 from latencyprobe_agent.measure.halves import Halves, adjusted_count
 from latencyprobe_agent.measure.objectives import TrackedObjective
-from latencyprobe_agent.vocabulary.addresses import address
+from latencyprobe_agent.sli.names import Names
 from latencyprobe_agent.vocabulary.now import Now
 from latencyprobe_agent.vocabulary.records import HISTOGRAM_BUCKETS
 
@@ -27,24 +27,24 @@ NAMED = 1_024  # addresses that are named at a time: those with most bad events,
 ROOM = 16_384  # halves of 34 B
 _PLACES = 2 * sli.PEERS  # of peers that are added up at a time
 _PAIR = ~1  # two buckets as their first one: half as many bytes, and quantiles within 3.3 %
-_ASKED_S = 20  # before a minute is over, names are asked for: one that is new is known a second later
 _PEER = {"high": "u8", "low": "u8"}  # the address
 _COLUMNS = {"duration_ns": "i8", "target_set": "u4", "flags": "u4", "role": "u1", "outcome": "u1"}
 
 Tracked = Mapping[tuple[int, int], Sequence[TrackedObjective]]  # by target set and role
 _Columns = Mapping[str, NDArray[Any]]
+_Name = Callable[[Sequence[bytes]], list[str]]  # packed addresses → what they are called
 
 
 class ByPeer:
-    """Adds halves up by peer. `name`: packed address → a person's name, `None` while that is being asked for. It is
-    asked anew each time: whose an address was may be somebody of another namespace, who has never been here."""
+    """Adds halves up by peer, under its name: earlier where an address that is held has changed hands."""
 
-    def __init__(self, name: Callable[[bytes], str | None]) -> None:
-        self._name = name
+    def __init__(self, names: Names) -> None:
+        self._names = names
         self._tracked: Tracked = {}
         self._columns = {column: np.zeros(ROOM, kind) for column, kind in (_PEER | _COLUMNS).items()}
         self._held = 0
         self._minute = 0
+        self._since_s = 0.0  # boot time: since when is held what is held
         self._sums: dict[tuple[ObjectiveKey, int], dict[str, PeerCounts]] = {}
 
     def apply(self, tracked: Tracked) -> None:
@@ -65,6 +65,8 @@ class ByPeer:
         while first < count:
             if self._held == ROOM:
                 self._fold()
+            if not self._held:
+                self._since_s = now.boot_s
             last = min(count, first + ROOM - self._held)
             for column, values in some.items():
                 self._columns[column][self._held : self._held + last - first] = values[first:last]
@@ -73,10 +75,11 @@ class ByPeer:
 
     def take(self, now: Now) -> list[SliRow]:
         """Return rows of the minutes that are over."""
-        if self._minute + 60 - now.unix_ns // 10**9 <= _ASKED_S:
-            held = self._so_far()
-            for packed in _addresses(held, groups([held["high"], held["low"]]).first[:NAMED]):
-                self._named(packed)
+        held = self._so_far()
+        found = _addresses(held, groups([held["high"], held["low"]]).first[:NAMED])
+        self._names.of(found, self._since_s)  # those that are new are known a second later
+        if self._names.changed(found, self._since_s, now.boot_s):
+            self._fold()
         return self._rows(at for at in self._sums if at[1] != self._minute)
 
     def close(self) -> list[SliRow]:
@@ -106,8 +109,8 @@ class ByPeer:
                 at = key, self._minute
                 self._sums[at] = sli.worst(self._sums.get(at, {}), by_peer)
 
-    def _named(self, packed: bytes) -> str:
-        return self._name(packed) or address(packed)
+    def _named(self, packed: Sequence[bytes]) -> list[str]:
+        return self._names.of(packed, self._since_s)
 
 
 def _columns(halves: Halves) -> _Columns:
@@ -121,7 +124,7 @@ def _columns(halves: Halves) -> _Columns:
 
 
 def _added_up(
-    some: _Columns, objectives: Sequence[TrackedObjective], name: Callable[[bytes], str]
+    some: _Columns, objectives: Sequence[TrackedObjective], name: _Name
 ) -> Iterator[tuple[ObjectiveKey, dict[str, PeerCounts]]]:
     """Yield what halves of one target set and role are to its objectives, by peer: the same peers for all of them."""
     stands_for = adjusted_count(some["flags"])
@@ -141,13 +144,13 @@ def _added_up(
 
 
 def _names(
-    some: _Columns, found: Groups, by: Sequence[NDArray[np.int64]], name: Callable[[bytes], str]
+    some: _Columns, found: Groups, by: Sequence[NDArray[np.int64]], name: _Name
 ) -> tuple[list[str], NDArray[np.intp]]:
     """Return the names of the first peers, and which of them each group of addresses has. `by`: sums of the groups; the
     peers that have no place are OTHERS, the first name."""
     named = _first(by, NAMED)
     names: dict[str, int] = {}
-    of_named = [names.setdefault(name(one), len(names)) for one in _addresses(some, found.first[named])]
+    of_named = [names.setdefault(one, len(names)) for one in name(_addresses(some, found.first[named]))]
     first = _first([np.bincount(of_named, one[named]).astype(np.int64) for one in by], _PLACES)
     place = np.zeros(len(names), np.intp)
     place[first] = np.arange(1, len(first) + 1)

@@ -1,17 +1,17 @@
 """Listener: turns become rows of SLI counts, which go to the store or to the directory every few seconds."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from latencyprobe.sli import SliRow
-from latencyprobe_agent.directory.peers import Peers, name
+from latencyprobe_agent.directory.peers import Peers
 from latencyprobe_agent.measure.objectives import tracked
 from latencyprobe_agent.measure.turn import InForce, Turn
 from latencyprobe_agent.sli.by_peer import ByPeer
+from latencyprobe_agent.sli.names import Names
 from latencyprobe_agent.sli.slicing import Slicer
 from latencyprobe_agent.vocabulary.addresses import address
 
-_LATE_S = 30.0  # a peer is not itself and its address, in one minute, for a name that is just being asked for again
+_LATE_S = 10.0  # what remote halves and calls say comes so long after the exchange
 
 
 class SliRows:
@@ -24,18 +24,18 @@ class SliRows:
     def __init__(self, deliver: Callable[[Sequence[SliRow]], None], interval_s: float, peers: Peers | None) -> None:
         self._deliver = deliver
         self._interval_ns = round(interval_s * 1e9)
-        self._due_ns = 0
-        self._peers = peers
+        self._handed_over_ns = 0
+        self._names = Names(peers) if peers else None
         self._slicer = Slicer()
         # on a host nobody asks for them: `top` there has its own
-        self._by_peer = ByPeer(partial(self._known_name, peers)) if peers else None
+        self._by_peer = ByPeer(self._names) if self._names else None
         self._in_force: InForce | None = None
 
     def take(self, turn: Turn) -> None:
         """Add the turn up; hand the rows over when it is time."""
         if self._in_force is None:
             self._slicer.begin(turn.now)
-            self._due_ns = turn.now.boot_ns + self._interval_ns
+            self._handed_over_ns = turn.now.boot_ns
         if turn.in_force is not self._in_force:
             self._in_force = turn.in_force
             self._slicer.apply(turn.in_force.plan, turn.in_force.rules)
@@ -56,9 +56,9 @@ class SliRows:
         if turn.counts is not None:
             self._slicer.add_counts(turn.counts.counts, turn.counts.unaccounted, turn.now)
             self._slicer.add_pressure(turn.counts.living, turn.pressure, turn.now)
-            if turn.now.boot_ns >= self._due_ns:
-                self._due_ns = turn.now.boot_ns + self._interval_ns
+            if turn.now.boot_ns >= self._handed_over_ns + self._interval_ns:
                 self._hand_over(self._by_peer.take(turn.now) if self._by_peer else ())
+                self._handed_over_ns = turn.now.boot_ns
 
     def close(self) -> None:
         """Hand over what is left."""
@@ -69,11 +69,7 @@ class SliRows:
             self._deliver(rows)
 
     def _peer_name(self, packed: bytes) -> str:
-        return (self._known_name(self._peers, packed) if self._peers else None) or address(packed)
-
-    @staticmethod
-    def _known_name(peers: Peers, packed: bytes) -> str | None:
-        """Return a peer's name; `None` while it is being asked for."""
-        peer = address(packed)
-        known = peers.resolve([peer], _LATE_S).get(peer)
-        return name(known, peer) if known else None
+        if self._names is None:
+            return address(packed)
+        (found,) = self._names.of([packed], self._handed_over_ns / 1e9 - _LATE_S)
+        return found
