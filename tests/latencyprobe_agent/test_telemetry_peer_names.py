@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from latencyprobe.plan import Identity
-from latencyprobe_agent.directory.peers import FakePeers, Ownership
+from latencyprobe_agent.directory.past_owners import Ownership
+from latencyprobe_agent.directory.peers import FakePeers
 from latencyprobe_agent.telemetry.peer_names import MOST
 from latencyprobe_agent.telemetry.span_rows import Peer
 from latencyprobe_agent.telemetry.waiting import WaitingRoom

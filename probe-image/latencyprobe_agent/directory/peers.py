@@ -15,28 +15,16 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NamedTuple
 
-from latencyprobe.plan import Identity, IdentityAnswer, PastIdentity
+from latencyprobe.plan import Identity, IdentityAnswer
 from latencyprobe.wire import MAX_ADDRESSES, STATUS_S
 from latencyprobe_agent.directory.attempts import Attempts
+from latencyprobe_agent.directory.past_owners import Ownership, PastOwners, nobody, whose
 from latencyprobe_agent.guard import Guard
 
 _CAPACITY = 20_000  # about 600 B each: 12 MB in the worst case, a caller count that no single node reaches
-_PAST = 4096  # a half waits for the name of its peer for 4 s: a thousand changes of hands a second
 _RETRY_S = 1.0
 _SILENT_S = 20.0  # a heartbeat and some more: the stream may have ended, and nobody have told
 _PACE_S = 0.1  # the directory takes 20 requests a second from a node; addresses that come meanwhile are one question
-
-
-class Ownership(NamedTuple):
-    """Who has an address, from when until when that is known (s, boot time). `alone_s`: until when it is without a word
-    of the plan stream; `gone_s`: when he had it no more, at the latest; `after_s`: the same of who had it before."""
-
-    identity: Identity
-    since_s: float
-    until_s: float
-    alone_s: float = 0.0
-    gone_s: float = math.inf
-    after_s: float = -math.inf
 
 
 class _Question(NamedTuple):
@@ -59,7 +47,7 @@ class Peers:
         self._ask = ask
         self._questions = Attempts("peers", "peers stay unresolved meanwhile", guard)
         self._known: dict[str, Ownership] = {}
-        self._past: dict[str, Ownership] = {}  # who had them before, in the order in which it ended
+        self._past = PastOwners()
         self._unanswered: dict[str, float] = {}  # and since when nobody has had it, inf where that is not known
         self._silent_s = silent_s
         self._question = _Question(frozenset(), set())
@@ -89,9 +77,9 @@ class Peers:
         for at once: whoever has them now has had them since then."""
         with self._lock:
             if addresses is None:
-                for address, known in self._known.items():
-                    if not nobody(known.identity):
-                        self._keep(address, known._replace(until_s=known.since_s, alone_s=0.0, gone_s=_now_s()))
+                for address, had in self._known.items():
+                    if not nobody(had.identity):
+                        self._past.keep(address, had._replace(until_s=had.since_s, alone_s=0.0, gone_s=_now_s()))
                 self._known.clear()
                 self._unanswered = dict.fromkeys(self._unanswered, math.inf)
                 self._question.void.update(self._question.asked)
@@ -126,7 +114,7 @@ class Peers:
     def past_owners(self, addresses: Iterable[str]) -> dict[str, Ownership]:
         """Return who had addresses until it was told that they have changed hands, of those that have lately."""
         with self._lock:
-            return {address: self._past[address] for address in addresses if address in self._past}
+            return self._past.of(addresses)
 
     def had_since(self, addresses: Iterable[str], since_s: float, late_s: float = 0.0) -> dict[str, Identity]:
         """Return who alone has had addresses since then (s, boot time), as far as is known: who has them now or, while
@@ -166,9 +154,10 @@ class Peers:
             if outdated or len(self._known) + len(batch) > _CAPACITY:
                 self._known.clear()
             self._generation = answer.generation
+            now_s = _now_s()
             for past in answer.past:
-                self._had(past, asked_s)
-            ended_s = {past.identity.address: _now_s() - past.ended_ago_s for past in answer.past}
+                self._past.told(past, asked_s, now_s)
+            ended_s = {past.identity.address: now_s - past.ended_ago_s for past in answer.past}
             for identity in answer.identities:
                 if (address := identity.address) not in self._question.void:
                     had = Ownership(identity, asked_s, asked_s + answer.valid_s, asked_s + STATUS_S)
@@ -192,27 +181,7 @@ class Peers:
                 self._unanswered[address] = known.since_s
             return
         now_s = _now_s()
-        self._keep(address, known._replace(until_s=min(known.until_s, now_s), alone_s=0.0, gone_s=now_s))
-
-    def _had(self, past: PastIdentity, asked_s: float) -> None:
-        """Take who had an address: not longer than is sure, whenever between question and now it was answered."""
-        until_s = asked_s - past.ended_ago_s
-        told = Ownership(past.identity, _now_s() - past.began_ago_s, until_s, gone_s=_now_s() - past.ended_ago_s)
-        known = self._past.get(address := past.identity.address)
-        if known is not None and whose(known.identity) == whose(told.identity):
-            told = told._replace(since_s=min(known.since_s, told.since_s), until_s=max(known.until_s, told.until_s))
-            told = told._replace(gone_s=max(told.until_s, min(known.gone_s, told.gone_s)))
-        if known is None or told.until_s >= known.until_s:
-            self._keep(address, told)
-
-    def _keep(self, address: str, past: Ownership) -> None:
-        before = self._past.pop(address, None)
-        if before is not None:
-            same = whose(before.identity) == whose(past.identity)
-            past = past._replace(after_s=before.after_s if same else before.gone_s)
-        self._past[address] = past
-        if len(self._past) > _PAST:
-            del self._past[next(iter(self._past))]
+        self._past.keep(address, known._replace(until_s=min(known.until_s, now_s), alone_s=0.0, gone_s=now_s))
 
 
 class FakePeers(Peers):
@@ -228,22 +197,12 @@ class FakePeers(Peers):
 
     def leave(self, address: str, since_s: float, until_s: float) -> None:
         """Let nobody have it who did from then to then."""
-        self._keep(address, Ownership(self.identities[address], since_s, until_s, gone_s=until_s))
+        self._past.keep(address, Ownership(self.identities[address], since_s, until_s, gone_s=until_s))
         self.identities[address] = Identity(address)
 
 
 def _now_s() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)  # as stamps are
-
-
-def whose(identity: Identity) -> tuple[str, ...]:
-    """Return what tells one owner of an address from another."""
-    return identity.uid, identity.namespace, identity.pod, identity.service, identity.node
-
-
-def nobody(identity: Identity) -> bool:
-    """Return whether it is known that nobody in the cluster has an address, so far."""
-    return not (identity.pod or identity.service or identity.node)
 
 
 def name(identity: Identity | None, peer: str) -> str:

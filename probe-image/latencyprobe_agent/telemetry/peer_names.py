@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe.plan import Identity
-from latencyprobe_agent.directory.peers import Ownership, Peers, nobody, whose
+from latencyprobe_agent.directory.past_owners import Ownership, nobody, whose
+from latencyprobe_agent.directory.peers import Peers
 from latencyprobe_agent.measure.groups import groups
 from latencyprobe_agent.telemetry.codes import Codes
 from latencyprobe_agent.telemetry.matching import halves_of
