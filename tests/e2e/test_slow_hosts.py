@@ -5,6 +5,7 @@ the LatencyReport, and at what a person reads on the way that docs/symptoms.md s
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -77,11 +78,14 @@ def test_a_lock_that_another_thread_holds(slow: Slow) -> None:
 
 
 def test_a_container_at_its_cpu_quota(slow: Slow) -> None:
-    """A twentieth of a CPU: what computes for 20 ms stands still in three or four periods."""
+    """A twentieth of a CPU: what computes for 20 ms stands still in three or four periods; other threads wait too."""
     span = slow.longest("pricing", "throttled")
     show(span)
     assert span.tags["latencyprobe.process.throttled"] > span.tags["latencyprobe.process.on_cpu"]
-    assert waits(span)[0]["latencyprobe.reason"] == "throttled"
+    waited_s = Counter[str]()
+    for one in waits(span):
+        waited_s[one["latencyprobe.reason"]] += one["latencyprobe.wait"]
+    assert max(waited_s, key=waited_s.__getitem__) == "throttled"
 
     result = slow.reported["pricing"]
     assert result["causes"][0]["cause"] == "throttled"
