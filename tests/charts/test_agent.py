@@ -119,7 +119,8 @@ def test_looking_into_processes_takes_their_numbers_and_one_capability(render: R
 def test_probes_ask_whether_the_loop_turns_and_whether_it_measures(container: Any) -> None:
     port = container["ports"][0]
 
-    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": port["name"]}
+    for name in ("startupProbe", "livenessProbe"):
+        assert container[name]["httpGet"] == {"path": "/healthz", "port": port["name"]}
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": port["name"]}
     assert port["containerPort"] == 8081
 

@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: here in item.path.parents)
     for item in items:
         if here in item.path.parents and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(300, func_only=True))
+            item.add_marker(pytest.mark.timeout(1200, func_only=True))
 
 
 @pytest.fixture(scope="session")

@@ -45,7 +45,6 @@ DROPPED = {  # every fourth answer, and every connection's first SYN
     "login": f"ip daddr {{ip}} tcp dport {PORT} tcp flags & (syn | ack) == syn numgen inc mod 2 == 0",
 }
 INDENT = 12  # of what the report says of an objective
-REPORT_S = 180  # the report is written once a minute
 SYMPTOMS = Path(__file__).parents[2] / "docs/symptoms.md"
 PROBE = latency_probe(
     targets=[
@@ -157,18 +156,17 @@ def slow_services(cluster: Cluster, jaeger: Jaeger) -> Iterator[Slow]:
             (pod,) = cluster.pods(namespace, f"app={name}")
             disk.throttle(pod, IOPS)
         cluster.apply(PROBE, namespace)
-        wait_for(lambda: is_true(cluster, namespace, "Ready"), 60, "all is measured")
+        wait_for(lambda: is_true(cluster, namespace, "Ready"), "all is measured")
 
         with shop.dropping(**DROPPED):
             shop.ask(TIMES, WAYS)
 
         served = wait_for(
             lambda: all_served(jaeger, namespace),
-            60,
             f"SERVER spans of all RPCs: {ASKED}",
             seen=lambda: lengths(served_spans(jaeger, namespace)),
         )
-        reported = wait_for(lambda: all_reported(cluster, namespace), REPORT_S, "a report that explains all RPCs")
+        reported = wait_for(lambda: all_reported(cluster, namespace), "a report that explains all RPCs")
         yield Slow(cluster, jaeger, namespace, served, reported)
 
 

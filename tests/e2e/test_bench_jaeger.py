@@ -6,7 +6,7 @@ import time
 import pytest
 import requests
 
-from tests.e2e.bench.cluster import Cluster, wait_for
+from tests.e2e.bench.cluster import PATIENCE_S, Cluster, wait_for
 from tests.e2e.bench.jaeger import Jaeger, linked
 
 pytestmark = pytest.mark.e2e
@@ -42,9 +42,9 @@ def any_jaeger(request: pytest.FixtureRequest) -> Jaeger:
 def test_a_linked_pair_sent_by_otlp_is_found_as_a_trace_and_as_a_dependency(any_jaeger: Jaeger) -> None:
     service, trace_id = f"bench-{os.urandom(4).hex()}", os.urandom(16).hex()
 
-    sent = requests.post(f"{any_jaeger.otlp}/v1/traces", json=pair_of_spans(service, trace_id), timeout=10)
+    sent = requests.post(f"{any_jaeger.otlp}/v1/traces", json=pair_of_spans(service, trace_id), timeout=60)
     sent.raise_for_status()
-    traces = wait_for(lambda: any_jaeger.traces(f"{service}-server"), 20, "the trace is found by its service")
+    traces = wait_for(lambda: any_jaeger.traces(f"{service}-server"), "the trace is found by its service")
 
     ((client, server),) = linked(traces)
     assert (f"{service}-client", f"{service}-server") == (client.service, server.service)
@@ -61,7 +61,8 @@ def test_pods_reach_jaeger_at_the_address_that_this_machine_uses(
 
     where, image = ("-n", namespace), ("--image=bench.local/workload:1", "--image-pull-policy=Never")
     cluster.kubectl("run", "asker", *where, *image, "--restart=Never", "--command", "--", "sh", "-c", request)
-    cluster.kubectl("wait", "pod/asker", *where, "--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s")
+    succeeded = "--for=jsonpath={.status.phase}=Succeeded"
+    cluster.kubectl("wait", "pod/asker", *where, succeeded, f"--timeout={PATIENCE_S}s")
     answer = cluster.kubectl("logs", "asker", *where)  # to attach would miss what it wrote before
 
     assert "200 OK" in answer

@@ -33,8 +33,8 @@ def test_agent_with_a_capability_too_few_stays_up_and_says_which(
 
     named = {"BPF": "CAP_PERFMON", "PERFMON": "CAP_BPF"}[only_capability]
     # for a moment the node is still known by what the agent before said of itself
-    wait_for(lambda: refused(cluster, workload.namespace, named), 30, f"the condition names {named}")
-    (pod,) = wait_for(lambda: sole_agent(release), 30, "the agents before it are gone")
+    wait_for(lambda: refused(cluster, workload.namespace, named), f"the condition names {named}")
+    (pod,) = wait_for(lambda: sole_agent(release), "the agents before it are gone")
     assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
 
 

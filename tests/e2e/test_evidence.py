@@ -35,7 +35,6 @@ def lossy_server(cluster: Cluster, workload: Workload) -> Iterator[None]:
     cluster.in_node("n2", "nft", "delete table ip loss")
 
 
-@pytest.mark.timeout(420, func_only=True)
 def test_rpcs_whose_answers_were_lost_say_so_on_their_spans_and_in_the_report(
     release: Chart, cluster: Cluster, jaeger: Jaeger, workload: Workload, lossy_server: None
 ) -> None:
@@ -44,19 +43,22 @@ def test_rpcs_whose_answers_were_lost_say_so_on_their_spans_and_in_the_report(
     probe = latency_probe(objectives=[OBJECTIVE, FOR_CALLERS])
     probe["spec"]["targets"][0]["pause"] = "2s"  # a lost last segment may take longer than the default (limits.md)
     cluster.apply(probe, namespace)
-    wait_for(lambda: is_true(cluster, namespace, "ProbesReady"), 30, "agents are ready, their evidence attached")
+    wait_for(lambda: is_true(cluster, namespace, "ProbesReady"), "agents are ready, their evidence attached")
 
     workload.call_from("caller", RPCS, *CALL)
 
     both = wait_for(
-        lambda: found if len(found := pairs(jaeger, namespace)) >= RPCS else [], 60, f"{RPCS} linked pairs in Jaeger"
+        lambda: found if len(found := pairs(jaeger, namespace)) >= RPCS else [], f"{RPCS} linked pairs in Jaeger"
     )
     hit = {server.trace_id: (client, server) for client, server in both if resent(server)}
     slow = {trace for trace, (client, _) in hit.items() if client.duration_us >= SLOW_US}
     again = sum(one["latencyprobe.retransmit.segments"] for _, server in hit.values() for one in resent(server))
     print(f"{dropped(cluster)} answers dropped, {again} segments sent again in {len(hit)} RPCs, {len(slow)} slow ones")
     assert len(hit) >= RPCS // EVERY // 2
-    assert again >= dropped(cluster) >= RPCS // EVERY
+    # by the sockets' own count: a timer that lands upon the host's first process shows no record (kernel.md)
+    counted = sum(server.tags.get("latencyprobe.tcp.retransmits", 0) for _, server in both)
+    assert counted >= dropped(cluster) >= RPCS // EVERY
+    assert counted >= again
     for client, server in hit.values():
         events = resent(server)
         assert {one["latencyprobe.reason"] for one in events} <= {"tlp", "rto", "fast", "rack_reo", "slow_start"}
@@ -71,14 +73,18 @@ def test_rpcs_whose_answers_were_lost_say_so_on_their_spans_and_in_the_report(
 
     def told() -> dict[str, Any]:
         found = results(cluster, namespace)
-        evidence = {name: one["evidence"][0] for name, one in found.items() if one.get("evidence")}
+        evidence = {
+            name: signal
+            for name, one in found.items()
+            for signal in one.get("evidence", ())
+            if signal["signal"] == "retransmits"
+        }
         complete = found.get("fast", {}).get("events") == found.get("fast-for-callers", {}).get("events") == RPCS
         callers = evidence.get("fast-for-callers", {"bad": -1})
         return evidence if complete and callers["bad"] >= len(slow) else {}
 
-    evidence = wait_for(told, 120, "a report of all events, and for callers one that explains the slow ones")
+    evidence = wait_for(told, "a report of all events, and for callers one that explains the slow ones")
     print(f"evidence in the report: {evidence}")
-    assert {one["signal"] for one in evidence.values()} == {"retransmits"}
     assert evidence["fast"]["events"] == len(hit)
     for one in results(cluster, namespace)["fast-for-callers"]["slowest"]:
         if one["traceId"] in slow:

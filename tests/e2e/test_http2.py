@@ -19,7 +19,6 @@ SPREAD, SPREAD_SLOW = 2040, 40  # to both servers by turns, 50 at a time on each
 SERVICE, SERVICE_SLOW = 1000, 20  # to one of them
 HTTP1 = 300
 WATCHES, FIRST_ANSWER_S = 5, 0.15
-REPORT_S = 150  # the report is written once a minute
 PERSPECTIVES = ("Server", "Client")
 
 
@@ -52,7 +51,6 @@ def probe(namespace_pods: dict[str, str]) -> dict[str, Any]:
     return latency_probe(targets=[target], objectives=objectives, spans={"ratio": "0", "maxPerSecond": 1000})
 
 
-@pytest.mark.timeout(600, func_only=True)
 def test_each_call_of_grpc_is_linked_and_judged_though_fifty_share_a_connection(
     release: Chart, cluster: Cluster, jaeger: Jaeger, namespace: str
 ) -> None:
@@ -72,7 +70,7 @@ def test_each_call_of_grpc_is_linked_and_judged_though_fifty_share_a_connection(
     for name in ("server", "old", "caller"):
         cluster.wait_for_rollout(f"deployment/{name}", namespace)
     cluster.apply(probe(rpc), namespace)
-    wait_for(lambda: is_true(cluster, namespace, "ProbesReady"), 60, "agents are ready")
+    wait_for(lambda: is_true(cluster, namespace, "ProbesReady"), "agents are ready")
 
     def said(*words: object) -> str:
         return cluster.exec("deployment/caller", *map(str, words), namespace=namespace)
@@ -88,7 +86,7 @@ def test_each_call_of_grpc_is_linked_and_judged_though_fifty_share_a_connection(
         known = said("sh", "-c", f"nslookup -type=a {spread} || true")
         return all(f"Address: {address}\n" in known for address in addresses)
 
-    wait_for(resolved, 30, "the name of both servers leads to both")
+    wait_for(resolved, "the name of both servers leads to both")
     took_ms = ask("ask", f"dns:///{spread}:{PORT}", SPREAD, 100, SPREAD_SLOW)
     took_ms += ask("ask", f"one:{PORT}", SERVICE, 50, SERVICE_SLOW)
     took_ms += ask("ask-http1", f"http://old:{PORT}/", HTTP1)
@@ -99,22 +97,24 @@ def test_each_call_of_grpc_is_linked_and_judged_though_fifty_share_a_connection(
         found = results(cluster, namespace)
         return found if all(one.get("events", 0) >= len(took_ms) for one in found.values()) and len(found) == 2 else {}
 
-    told = wait_for(judged, REPORT_S, "a report of all calls")
+    told = wait_for(judged, "a report of all calls")
     for name, one in told.items():
         print(f"{name}: {one['events']} events, {one['bad']} bad ({slow} slow, {seen_slow} seen), {one['badByStage']}")
     for one in told.values():
         assert one["events"] == len(took_ms)
-        assert slow <= one["bad"] <= seen_slow
+        assert one["bad"] >= slow
         left_out = {one["reason"] for one in one["coverage"].get("exclusions", [])}
         assert left_out <= {"setup", "streaming"}, "the servers' SETTINGS, and watches"
+    assert told["client"]["bad"] <= seen_slow, "a server's send call may return after its client has had the answer"
     assert told["server"]["badByStage"][0]["stage"] == "process"
     assert told["client"]["badByStage"][0]["stage"] == "server_process"
 
     def linked_pairs() -> list[tuple[Any, Any]]:
         found = pairs(jaeger, namespace)
-        return found if len(found) >= slow + WATCHES else []
+        watched = sum(client.tags["latencyprobe.class"] == "streaming" for client, _ in found)
+        return found if len(found) >= slow + WATCHES and watched >= WATCHES else []
 
-    both = wait_for(linked_pairs, 60, "linked pairs")
+    both = wait_for(linked_pairs, "linked pairs")
     watches = [pair for pair in both if pair[0].tags["latencyprobe.class"] == "streaming"]
     linked = [pair for pair in both if pair not in watches]
     assert len(watches) == WATCHES
@@ -128,7 +128,8 @@ def test_each_call_of_grpc_is_linked_and_judged_though_fifty_share_a_connection(
     }
     for client, server in linked:
         assert client.tags["latencyprobe.http2.stream.id"] == server.tags["latencyprobe.http2.stream.id"]
-        assert server.tags["latencyprobe.dominant_stage"] == "process"
+    # others that this machine held up may be slow for other reasons
+    assert sum(server.tags["latencyprobe.stage.process"] * 1000 > THRESHOLD_MS for _, server in linked) >= slow
     assert {server.resource["k8s.pod.name"] for _, server in linked} == {
         one["metadata"]["name"] for one in cluster.pods(namespace, "kind=grpc")
     }

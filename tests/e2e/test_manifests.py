@@ -32,8 +32,8 @@ def test_plain_manifests_measure_and_go_by_two_commands(
         workload.serve()
         workload.load()
         cluster.apply(latency_probe(objectives=[FAST]), workload.namespace)
-        wait_for(lambda: is_true(cluster, workload.namespace, "Measuring"), 90, "it is measured")
-        wait_for(lambda: pairs(jaeger, workload.namespace), 60, "RPCs of both nodes are linked")
+        wait_for(lambda: is_true(cluster, workload.namespace, "Measuring"), "it is measured")
+        wait_for(lambda: pairs(jaeger, workload.namespace), "RPCs of both nodes are linked")
     finally:
         cluster.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=manifests, timeout_s=120)
         cluster.kubectl("label", "nodes", "--all", f"{MEASURE}-")

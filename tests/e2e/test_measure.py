@@ -32,10 +32,10 @@ def shop(chart: Chart, cluster: Cluster, jaeger: Jaeger) -> Iterator[Shop]:
         workload = Workload(cluster, namespace)
         workload.serve(node="n2")
         workload.load(node="n1")
-        wait_for(lambda: nothing_measured(chart), 30, "no agent runs")
+        wait_for(lambda: nothing_measured(chart), "no agent runs")
         cluster.apply(latency_probe(), namespace)
         applied = time.monotonic()
-        found = wait_for(lambda: pairs(jaeger, namespace), 30, "the first linked trace is in Jaeger")
+        found = wait_for(lambda: pairs(jaeger, namespace), "the first linked trace is in Jaeger")
         print(f"kubectl apply to the first linked trace: {time.monotonic() - applied:.1f} s")
         yield Shop(workload, *found[0])
 
@@ -113,7 +113,7 @@ def test_jaeger_draws_the_edge_from_client_to_server(shop: Shop, jaeger: Jaeger)
 
 def test_status_says_that_it_measures(shop: Shop, cluster: Cluster) -> None:
     for condition in ("Accepted", "ProbesReady", "Measuring", "Ready"):
-        wait_for(lambda c=condition: is_true(cluster, shop.workload.namespace, c), 30, f"condition {condition}")
+        wait_for(lambda c=condition: is_true(cluster, shop.workload.namespace, c), f"condition {condition}")
 
     status = (cluster.get("latencyprobe", "shop", shop.workload.namespace) or {})["status"]
     assert status["nodes"] == "2/2"

@@ -19,10 +19,10 @@ def test_an_edit_is_one_trace_from_the_watch_event_to_the_agents_of_both_nodes(
     workload.serve(node="n2")
     workload.load(node="n1")
     cluster.apply(latency_probe(), workload.namespace)
-    wait_for(lambda: is_true(cluster, workload.namespace, "Measuring"), 90, "it is measured")
+    wait_for(lambda: is_true(cluster, workload.namespace, "Ready"), "it is measured on both nodes")
     cluster.apply(latency_probe(spans={"maxPerSecond": 7}), workload.namespace)
 
-    delivered = wait_for(lambda: changes(jaeger, workload.namespace), 60, "a change that agents of both nodes follow")
+    delivered = wait_for(lambda: changes(jaeger, workload.namespace), "a change that agents of both nodes follow")
     root = next(span for span in delivered if span.name == "plan change")
     assert root.resource["service.version"]
     assert root.tags["latencyprobe.nodes"] == 2

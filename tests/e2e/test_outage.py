@@ -21,32 +21,31 @@ OBJECTIVES = [
 ]
 
 
-@pytest.mark.timeout(900, func_only=True)
 def test_api_server_that_stands_still_for_two_minutes_costs_no_plan_and_each_count_arrives_once(
     release: Chart, cluster: Cluster, jaeger: Jaeger, workload: Workload
 ) -> None:
     namespace = workload.namespace
     workload.serve(node="n2")
     cluster.apply(latency_probe(objectives=OBJECTIVES), namespace)
-    wait_for(lambda: is_true(cluster, namespace, "ProbesReady"), 90, "agents are ready")
+    wait_for(lambda: is_true(cluster, namespace, "ProbesReady"), "agents are ready")
     call(cluster, namespace)
-    wait_for(lambda: is_true(cluster, namespace, "Measuring"), 90, "it is measured")
-    wait_for(lambda: agent_nodes(release) == {"n1", "n2"}, 30, "the client's node has an agent")
+    wait_for(lambda: is_true(cluster, namespace, "Measuring"), "it is measured")
+    wait_for(lambda: agent_nodes(release) == {"n1", "n2"}, "the client's node has an agent")
     cluster.wait_for_rollout("daemonset/latencyprobe-agent", release.agents)
     operator = operators(release)[0]
     before = containers(release)
 
     with cluster.frozen("kube-apiserver"):
-        wait_for(lambda: "silent for" in readiness(operator), 200, "the operator says how old what it serves is")
+        wait_for(lambda: "silent for" in readiness(operator), "the operator says how old what it serves is", 200)
         known = len(pairs(jaeger, namespace))
-        wait_for(lambda: len(pairs(jaeger, namespace)) > known + 100, 60, "RPCs of both nodes are linked meanwhile")
+        wait_for(lambda: len(pairs(jaeger, namespace)) > known + 100, "RPCs of both nodes are linked meanwhile")
 
-    wait_for(lambda: phase(cluster, namespace) == "Succeeded", 420, "the client has made all its RPCs")
-    wait_for(lambda: counted(cluster, namespace)["fast"] == RPCS, 240, "each counts once")
+    wait_for(lambda: phase(cluster, namespace) == "Succeeded", "the client has made all its RPCs", 420)
+    wait_for(lambda: counted(cluster, namespace)["fast"] == RPCS, "each counts once", 240)
     # an agent comes to the client's node with the client, and misses what it did before
-    wait_for(lambda: RPCS - 10 * PER_S < counted(cluster, namespace)["fast-for-callers"] <= RPCS, 60, "for callers too")
+    wait_for(lambda: RPCS - 60 * PER_S < counted(cluster, namespace)["fast-for-callers"] <= RPCS, "for callers too")
     assert containers(release) == before, "nothing was started again"
-    wait_for(lambda: readiness(operator) == "ok", 120, "what is served is of now again")
+    wait_for(lambda: readiness(operator) == "ok", "what is served is of now again")
 
 
 def call(cluster: Cluster, namespace: str) -> None:

@@ -67,7 +67,7 @@ def let_go(cluster: Cluster, namespace: str) -> None:
     if cluster.get("configmap", "held", namespace):
         no_finalizer = json.dumps({"metadata": {"finalizers": None}})
         cluster.kubectl("patch", "configmap", "held", "-n", namespace, "--type=merge", "-p", no_finalizer)
-    wait_for(lambda: is_gone_or_stays(cluster, namespace), 60, "the namespace is gone")
+    wait_for(lambda: is_gone_or_stays(cluster, namespace), "the namespace is gone")
 
 
 def is_gone_or_stays(cluster: Cluster, namespace: str) -> bool:
@@ -123,7 +123,7 @@ def test_late_clean_up_takes_nothing_from_the_next_release(measured: str, releas
 
     cluster.apply(hooks, release.namespace)
     try:
-        wait_for(lambda: has_failed(cluster.get("job", job, release.namespace)), 60, "the clean-up gives up")
+        wait_for(lambda: has_failed(cluster.get("job", job, release.namespace)), "the clean-up gives up")
         assert "LatencyProbe is installed in namespace latencyprobe" in cluster.logs(f"job/{job}", release.namespace)
     finally:
         for one in hooks:
@@ -143,15 +143,15 @@ def test_probes_that_were_kept_are_measured_by_the_next_release(
 
     release.install()
 
-    wait_for(lambda: agent_nodes(release) == {"n1", "n2"}, 60, "agents come")
-    wait_for(lambda: is_true(cluster, measured, "Measuring"), 60, "it is measured")
+    wait_for(lambda: agent_nodes(release) == {"n1", "n2"}, "agents come")
+    wait_for(lambda: is_true(cluster, measured, "Measuring"), "it is measured")
 
 
 def see_it_measured(release: Chart, namespace: str) -> None:
     """A LatencyProbe goes with its CRD, so every new release is given it anew."""
-    wait_for(lambda: release.cluster.apply(latency_probe(), namespace), 30, "the API server knows LatencyProbes")
-    wait_for(lambda: is_true(release.cluster, namespace, "Measuring"), 90, "it is measured")
-    wait_for(lambda: len(release.cluster.pods(release.agents)) == 2, 30, "an agent runs on each node")
+    wait_for(lambda: release.cluster.apply(latency_probe(), namespace), "the API server knows LatencyProbes")
+    wait_for(lambda: is_true(release.cluster, namespace, "Measuring"), "it is measured")
+    wait_for(lambda: len(release.cluster.pods(release.agents)) == 2, "an agent runs on each node")
     assert labelled_nodes(release.cluster) == {"n1", "n2"}
 
 
@@ -176,7 +176,7 @@ def uninstall(release: Chart, *, without_clean_up: bool = False) -> None:
     words = ("uninstall", release.release, "--ignore-not-found")
     with subprocess.Popen(release.command(*words), stderr=subprocess.PIPE, text=True) as helm:
         if without_clean_up:
-            wait_for(lambda: helm.poll() is not None or clean_up_pods(release), 60, "it cleans up")
+            wait_for(lambda: helm.poll() is not None or clean_up_pods(release), "it cleans up")
             release.cluster.kubectl("delete", "pod", "-n", release.namespace, "-l", CLEANUP, "--force")
         _, complaint = helm.communicate(timeout=200)
     assert helm.returncode == 0, complaint

@@ -16,8 +16,6 @@ from tests.e2e.probes import is_true, latency_probe, results
 pytestmark = pytest.mark.e2e
 
 SLOW, SLOW_MS, THRESHOLD_MS = 8, 500, 250
-SEND_RETURNS_MS = 100  # a server's send call may return after its client has had the answer
-REPORT_S = 150  # the report is written once a minute
 PERSPECTIVES = ("Server", "Client")
 PROBE = latency_probe(
     "software",
@@ -47,21 +45,22 @@ def test_objectives_of_real_servers_count_what_their_clients_count(
     software = Software(cluster, namespace)
     software.start()
     cluster.apply(PROBE, namespace)
-    wait_for(lambda: is_true(cluster, namespace, "Ready", "software"), 60, "all is measured")
+    wait_for(lambda: is_true(cluster, namespace, "Ready", "software"), "all is measured")
 
     with ThreadPoolExecutor(len(PORTS)) as clients:
         running = clients.map(lambda app: software.use(f"{app}_client", SLOW_MS, SLOW), PORTS)
         logs = dict(zip(PORTS, running, strict=True))
     try:
-        told = wait_for(lambda: complete(cluster, namespace, logs), REPORT_S, "a report of all RPCs")
+        told = wait_for(lambda: complete(cluster, namespace, logs), "a report of all RPCs")
     finally:
         show(logs, by_end(cluster, namespace))
 
     for (app, perspective), one in told.items():
         log = logs[app]
         assert (one["events"], log["failed"]) == (len(log["took_ms"]), 0), f"{app}, {perspective}"
-        seen_slow = sum(took_ms > THRESHOLD_MS - SEND_RETURNS_MS for took_ms in log["took_ms"])
-        assert SLOW <= one["bad"] <= seen_slow, f"{app}, {perspective}"  # more only if they saw more
+        assert one["bad"] >= SLOW, f"{app}, {perspective}"
+        if perspective == "Client":  # a server's send call may return after its client has had the answer
+            assert one["bad"] <= sum(took_ms > THRESHOLD_MS for took_ms in log["took_ms"]), app
         assert one["coverage"]["lost"] == 0, f"{app}, {perspective}"
     for perspective in PERSPECTIVES:
         assert exclusions(told["redis", perspective]).keys() == {"peer"}

@@ -19,7 +19,7 @@ def test_uninstall_leaves_nothing(release: Chart, cluster: Cluster, workload: Wo
     workload.serve(node="n2")
     workload.load(node="n1")
     cluster.apply(latency_probe(), workload.namespace)
-    wait_for(lambda: is_true(cluster, workload.namespace, "Measuring"), 30, "it is measured")
+    wait_for(lambda: is_true(cluster, workload.namespace, "Ready"), "it is measured on both nodes")
     held = [held_by(pod) for pod in cluster.pods(release.agents)]
     assert all(one["prog"] and one["link"] and one["map"] for one in held), "agents hold nothing: the test sees nothing"
 
@@ -27,11 +27,11 @@ def test_uninstall_leaves_nothing(release: Chart, cluster: Cluster, workload: Wo
 
     assert labelled_nodes(cluster) == set()
     assert cluster.get("namespace", release.agents) is None
-    wait_for(lambda: not cluster.items("pods", release.namespace), 10, "the clean-up's pod follows its Job")
+    wait_for(lambda: not cluster.items("pods", release.namespace), "the clean-up's pod follows its Job")
     for namespaced in (True, False):
         assert objects(cluster, namespaced, "-A", "-l", "app.kubernetes.io/instance=latencyprobe") == set()
     assert objects(cluster, True, "-n", release.namespace) <= ALWAYS_THERE
-    wait_for(lambda: not any(still_there(one) for one in held), 10, "the kernel has let go of it all")
+    wait_for(lambda: not any(still_there(one) for one in held), "the kernel has let go of it all")
 
 
 def objects(cluster: Cluster, namespaced: bool, *scope: str) -> set[str]:

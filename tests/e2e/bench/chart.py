@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.bench.cluster import STATE, Cluster, RefusedError
+from tests.e2e.bench.cluster import PATIENCE_S, STATE, Cluster, RefusedError
 
 CHART = Path(__file__).parents[3] / "charts/latencyprobe"
 REGISTRY = "latencyprobe.local"
@@ -35,7 +35,7 @@ class Chart:
             "agent": {"image": image, "resources": {"requests": {"cpu": "250m"}}},
         }
 
-    def install(self, values: Mapping[str, Any] | None = None, *more: str, timeout_s: int = 120) -> None:
+    def install(self, values: Mapping[str, Any] | None = None, *more: str, timeout_s: int = PATIENCE_S) -> None:
         """`helm upgrade --install` and wait until it is ready; `values` win over the bench's own, key by key.
 
         Helm does not wait for the last node's agent (`agent.maxUnavailable`), which would be replaced under the test.
@@ -60,11 +60,11 @@ class Chart:
     def clear(self) -> None:
         """Remove a release that a broken build or an interrupted session left, without running its hooks."""
         self.helm(
-            "uninstall", self.release, "--ignore-not-found", "--no-hooks", "--wait", "--timeout=60s", timeout_s=90
+            *("uninstall", self.release, "--ignore-not-found", "--no-hooks", "--wait", f"--timeout={PATIENCE_S}s")
         )
         self.cluster.delete("namespace", self.namespace)
 
-    def helm(self, *words: str, stdin: str | None = None, timeout_s: float = 60) -> str:
+    def helm(self, *words: str, stdin: str | None = None, timeout_s: float = 300) -> str:
         """What helm prints; RefusedError with its complaint when it fails."""
         command = self.command(*words)
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False)

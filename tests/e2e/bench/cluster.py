@@ -21,6 +21,7 @@ BENCH = Path(__file__).with_name("bench")
 STATE = Path("/run/latencyprobe-bench")
 HOST = "10.211.0.1"  # this machine, as the nodes and pods see it
 POLL_S = 0.2
+PATIENCE_S = 180  # with what normally takes seconds, on a machine of CI that does much else
 T = TypeVar("T")
 
 
@@ -29,7 +30,11 @@ class RefusedError(Exception):
 
 
 def wait_for(
-    condition: Callable[[], T], deadline_s: float, what: str, *, seen: Callable[[], object] | None = None
+    condition: Callable[[], T],
+    what: str,
+    deadline_s: float = PATIENCE_S,
+    *,
+    seen: Callable[[], object] | None = None,
 ) -> T:
     """The first truthy value of `condition`, which kubectl may refuse at first; AssertionError after the deadline."""
     return wait_until(condition, what, deadline_s, seen=seen, unready=RefusedError, poll_s=POLL_S)
@@ -42,7 +47,7 @@ class Cluster:
     kubeconfig: Path = STATE / "kubeconfig"
     nodes: tuple[str, ...] = ("n1", "n2")
 
-    def kubectl(self, *words: str, stdin: str | None = None, timeout_s: float = 60) -> str:
+    def kubectl(self, *words: str, stdin: str | None = None, timeout_s: float = 300) -> str:
         """What kubectl prints; RefusedError with its complaint when it fails."""
         command = [str(STATE / "bin/kubectl"), "--kubeconfig", str(self.kubeconfig), *words]
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False)
@@ -82,7 +87,7 @@ class Cluster:
         """The log of a pod, or of `deployment/NAME`."""
         return self.kubectl("logs", "-n", namespace, pod, *more)
 
-    def wait_for_rollout(self, workload: str, namespace: str = "default", deadline_s: int = 60) -> None:
+    def wait_for_rollout(self, workload: str, namespace: str = "default", deadline_s: int = PATIENCE_S) -> None:
         """Until all pods of `deployment/NAME` or `daemonset/NAME` are ready."""
         self.kubectl(
             "rollout", "status", workload, "-n", namespace, f"--timeout={deadline_s}s", timeout_s=deadline_s + 10

@@ -7,10 +7,10 @@ take_down() {
   group=$(unified)/$CGROUP
   if [[ -e $group ]]; then
     echo 1 >"$group/cgroup.kill"
-    within 30 "the bench's processes end" grep -q 'populated 0' "$group/cgroup.events"
+    within "the bench's processes end" grep -q 'populated 0' "$group/cgroup.events"
   fi
   for hierarchy in $(hierarchies); do
-    [[ ! -d $hierarchy/$CGROUP ]] || within 10 "cgroups of $hierarchy" remove_cgroups "$hierarchy/$CGROUP"
+    [[ ! -d $hierarchy/$CGROUP ]] || within "cgroups of $hierarchy" remove_cgroups "$hierarchy/$CGROUP"
   done
   for name in $(ip -br link show type veth | grep -o '^lpbench-[^@ ]*' || true) "$BRIDGE"; do
     ip link delete "$name" 2>/dev/null || true # the routes go with it

@@ -73,7 +73,7 @@ class Jaeger:
         return {(edge["parent"], edge["child"]) for edge in found if edge["parent"] != edge["child"]}
 
     def _get(self, path: str, **parameters: Any) -> Any:
-        answer = requests.get(f"{self.query}/api/{path}", params=parameters, timeout=20)
+        answer = requests.get(f"{self.query}/api/{path}", params=parameters, timeout=120)
         answer.raise_for_status()
         return answer.json()["data"]
 
@@ -130,7 +130,7 @@ def own_jaeger() -> Iterator[Jaeger]:
     process = subprocess.Popen([program, "--config", CONFIG], env=environment, stderr=subprocess.DEVNULL)
     jaeger = Jaeger(query=f"http://{ports['JAEGER_QUERY']}", otlp=f"http://{ports['JAEGER_OTLP_HTTP']}")
     try:
-        wait_for(lambda: _answers(jaeger), 20, "Jaeger answers")
+        wait_for(lambda: _answers(jaeger), "Jaeger answers")
         yield jaeger
     finally:
         process.terminate()

@@ -49,10 +49,10 @@ locked() (
 # forget_old NAME: keeps the three newest results of that name.
 forget_old() { find "$(dirname "$1")" -maxdepth 1 -name "$(basename "$1")-*" -printf '%T@ %p\n' | sort -rn | tail -n +4 | cut -d' ' -f2- | xargs -r rm -rf; }
 
-# within SECONDS WHAT COMMAND...: polls until the command succeeds.
+# within WHAT COMMAND...: polls until the command succeeds, for five minutes.
 within() {
-  local deadline=$((SECONDS + $1)) what=$2
-  shift 2
+  local deadline=$((SECONDS + 300)) what=$1
+  shift
   until "$@" >/dev/null 2>&1; do
     ((SECONDS < deadline)) || fail "timed out: $what"
     sleep 0.1

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.bench.cluster import Cluster
+from tests.e2e.bench.cluster import PATIENCE_S, Cluster
 from tests.e2e.bench.software import FOLDER, programs, running
 
 PORT = 7000
@@ -56,8 +56,8 @@ class Shop:
         caller = running(_CALLER, callers_node, {"app": _CALLER}, ["sleep", "infinity"])
         manifests = [manifest for service in services for manifest in service.manifests()]
         self.cluster.apply([programs(), caller, *manifests], self.namespace)
-        ready = ("wait", "-n", self.namespace, "--for=condition=Ready", "--timeout=90s", "pod", "--all")
-        self.cluster.kubectl(*ready, timeout_s=100)
+        ready = ("wait", "-n", self.namespace, "--for=condition=Ready", f"--timeout={PATIENCE_S}s", "pod", "--all")
+        self.cluster.kubectl(*ready)
 
     def ask(self, times: Mapping[str, int], ways: Mapping[str, str]) -> None:
         """Ask each service so often, all at a time and some in their own way; all have answered when it returns."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.bench.cluster import Cluster, wait_for
+from tests.e2e.bench.cluster import PATIENCE_S, Cluster, wait_for
 
 IMAGE = "bench.local/servers:1"
 PORTS = {"redis": 6379, "mariadb": 3306, "websocket": 8765}  # by the label `app`
@@ -86,9 +86,9 @@ class Software:
         labels = [one["metadata"]["labels"] for one in pods]
         services = [service(one["pod"], one["app"]) for one in labels if one["app"] in PORTS]
         self.cluster.apply([programs(), *services, *pods], self.namespace)
-        ready = ("wait", "-n", self.namespace, "--for=condition=Ready", "--timeout=60s", "pod", "--all")
-        self.cluster.kubectl(*ready, timeout_s=70)
-        wait_for(self._replicates, 30, "the replica follows its primary")
+        ready = ("wait", "-n", self.namespace, "--for=condition=Ready", f"--timeout={PATIENCE_S}s", "pod", "--all")
+        self.cluster.kubectl(*ready)
+        wait_for(self._replicates, "the replica follows its primary")
 
     def use(self, client: str, *words: object) -> dict[str, Any]:
         """Run a client in the pod `caller`; its own log at the end (software/calls.py)."""

@@ -57,20 +57,20 @@ bring_up() {
   for node in "${NODES[@]}"; do start_runtime "$node"; done
   start_control_plane
   start_jaeger
-  for node in "${NODES[@]}"; do within 30 "containerd on $node" in_node "$node" ctr version; done
+  for node in "${NODES[@]}"; do within "containerd on $node" in_node "$node" ctr version; done
   import_images "$IMAGE_PAUSE" "$IMAGE_COREDNS" "$IMAGE_WORKLOAD" "$IMAGE_SERVERS"
   lap "containerd, images"
 
-  within 60 "API server" kubectl get --raw /readyz
+  within "API server" kubectl get --raw /readyz
   start_controllers
   for node in "${NODES[@]}"; do start_kubelet "$node"; done
-  for node in "${NODES[@]}"; do within 60 "node $node registers" kubectl get node "$node"; done
+  for node in "${NODES[@]}"; do within "node $node registers" kubectl get node "$node"; done
   lap "API server, kubelets"
   configuration coredns.yaml n1 | kubectl apply -f - >/dev/null
-  kubectl wait --for=condition=Ready node --all --timeout=60s >/dev/null
-  kubectl -n kube-system rollout status deployment/coredns --timeout=60s >/dev/null
-  within 30 "default service account" kubectl -n default get serviceaccount default
-  within 30 Jaeger curl -sf "http://$NETWORK.1:16686/api/services"
+  kubectl wait --for=condition=Ready node --all --timeout=300s >/dev/null
+  kubectl -n kube-system rollout status deployment/coredns --timeout=300s >/dev/null
+  within "default service account" kubectl -n default get serviceaccount default
+  within Jaeger curl -sf "http://$NETWORK.1:16686/api/services"
   fingerprint >"$STATE/ready"
   lap "ready: ${#NODES[@]} nodes, DNS, Jaeger"
 }
@@ -102,7 +102,7 @@ make_node() {
     >"$STATE/log/$node-holder.log" 2>&1 </dev/null &
   echo $! >"$STATE/$node.pid"
   disown
-  within 10 "namespaces of $node (see $STATE/log/$node-holder.log)" test -e "$folder/ready"
+  within "namespaces of $node (see $STATE/log/$node-holder.log)" test -e "$folder/ready"
   ip link add "lpbench-$node" type veth peer name eth0 netns "$(cat "$STATE/$node.pid")"
   ip link set "lpbench-$node" master "$BRIDGE" up
   in_node "$node" ip address add "$(node_ip "$node")/24" dev eth0

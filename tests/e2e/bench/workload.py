@@ -47,6 +47,10 @@ class Workload:
         server = deployment(name, pod(arguments, node, {}, readinessProbe=probe), replicas)
         self.cluster.apply([service, server], self.namespace)
         self.cluster.wait_for_rollout(f"deployment/{name}", self.namespace)
+        dial = f"timeout 5 bash -c ': </dev/tcp/{self.cluster.service_ip(name, self.namespace)}/{CONTROL_PORT}'"
+        for one in self.cluster.nodes:  # their kube-proxies know of it
+            reached = ("bash", "-c", f"{dial} && echo reached")
+            wait_for(lambda n=one, r=reached: self.cluster.in_node(n, *r, check=False), f"{one} reaches {name}")
 
     def load(self, name: str = "client", server: str = "server", node: str | None = "n1", rate: int = 50) -> None:
         """Start an endless client of a server, with `rate` RPCs per second, as a Deployment."""
@@ -73,7 +77,7 @@ class Workload:
         template["metadata"]["name"] = name
         template["spec"]["restartPolicy"] = "Never"
         self.cluster.apply({"apiVersion": "v1", "kind": "Pod", **template}, self.namespace)
-        wait_for(lambda: self._phase(name) in {"Succeeded", "Failed"}, 120, f"client {name} ends")
+        wait_for(lambda: self._phase(name) in {"Succeeded", "Failed"}, f"client {name} ends")
         log = self.cluster.logs(name, self.namespace)
         assert self._phase(name) == "Succeeded", f"client {name} failed: {log}"
         count: dict[str, Any] = json.loads(log.splitlines()[-1])
