@@ -45,7 +45,7 @@ def upgrade(server: ApiServer, helm: Helm) -> Upgrade:
     return run
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(900)
 def test_a_release_lets_go_of_its_crds_only_once_they_are_kept(server: ApiServer, upgrade: Upgrade) -> None:
     assert upgrade().returncode == 0
     wait_until(lambda: server.call("GET", PROBES)[0] == 200, "LatencyProbes are served", 30)

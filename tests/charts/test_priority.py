@@ -42,7 +42,7 @@ def strict(tmp_path: Path) -> Iterator[ApiServer]:
         yield it
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(900)
 def test_agents_are_admitted_where_their_class_is_limited(strict: ApiServer, manifests: Any) -> None:
     def create() -> str:
         pod = {"metadata": {"generateName": "agent-"}, "spec": manifests.one("DaemonSet")["spec"]["template"]["spec"]}

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-DEADLINE_S = 30
+DEADLINE_S = 120
 SERVER = """
 import socket, sys
 listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))

@@ -83,10 +83,12 @@ def test_the_agent_of_a_node_measures_the_pods_of_its_plan_and_nothing_else(
 
     try:
         wait_until(lambda: 3 in [status["generation"] for status in told("status")], "the plan is in force", DEADLINE_S)
+        inside.ask(1)  # who asks is looked up; a span waits for that, but not for ever
+        wait_until(lambda: "/v1/identities" in [asked for asked, *_ in directory_server.requests], "it is asked for")
         inside.ask(40)
         outside.ask(25)
-        wait_until(lambda: good() == 40, "40 good", DEADLINE_S, seen=good)
-        wait_until(lambda: len(of_rpcs(otlp_sink.bodies("traces"))) == 40, "40 spans", DEADLINE_S)
+        wait_until(lambda: good() == 41, "41 good", DEADLINE_S, seen=good)
+        wait_until(lambda: len(of_rpcs(otlp_sink.bodies("traces"))) == 41, "41 spans", DEADLINE_S)
     finally:
         agent.send_signal(signal.SIGTERM)
         out, err = agent.communicate(timeout=DEADLINE_S)
@@ -94,19 +96,19 @@ def test_the_agent_of_a_node_measures_the_pods_of_its_plan_and_nothing_else(
         outside.close()
     assert agent.returncode == 0, err
     assert out == ""
-    assert good() == 40
+    assert good() == 41
     assert {one["reason"] for one in map(json.loads, err.splitlines()) if "reason" in one} == set()
     assert b"k" * 32 not in err.encode()
     assert (tmp_path / "state" / "plan.json").stat().st_mode & 0o777 == 0o600
     found = of_rpcs(otlp_sink.bodies("traces"))
-    assert len(found) == 40
+    assert len(found) == 41
+    assert sum(values(span.attributes).get("service.peer.name") == "web" for _, span in found) >= 40
     for resource_seen, span in found:
         assert resource_seen["service.name"] == "cart"
         assert resource_seen["k8s.container.name"] == "cart"
         assert resource_seen["container.id"] == CONTAINER
-        attributes = values(span.attributes)
-        assert (span.kind, attributes["service.peer.name"]) == (Span.SPAN_KIND_SERVER, "web")
-        assert span.parent_span_id
+        assert span.kind == Span.SPAN_KIND_SERVER
+        assert span.parent_span_id or "service.peer.name" not in values(span.attributes)
 
 
 def test_plan_says_what_would_be_measured_and_what_is_missing(tmp_path: Path) -> None:

@@ -11,10 +11,14 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from tests.latencyprobe_agent.processes import DEADLINE_S, PROBE, Echo, started
-from tests.support.otlp import OtlpSink, points, spans
+from tests.support.otlp import OtlpSink, of_rpcs, points, spans
 from tests.support.ports import free_port
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.root
+
+GOOD = ("latencyprobe.slo.events", "echo", "echo", "fast", "server", "good")
+PAIRS = ("latencyprobe.pairs", "echo", "echo", "client", "local")
 
 
 @pytest.fixture
@@ -38,11 +42,14 @@ def counters_of(sink: OtlpSink) -> Counter[tuple[str, ...]]:
 def test_run_measures_every_rpc_links_its_halves_and_reports(echo: Echo, otlp_sink: OtlpSink, tmp_path: Path) -> None:
     (tmp_path / "probe.yaml").write_text(PROBE.format(port=echo.port))
     arguments = ("-f", str(tmp_path / "probe.yaml"), "--store", str(tmp_path / "sli.db"), "--otlp", otlp_sink.url)
-    agent = started("run", *arguments, "-o", "json")
+    agent = started("run", *arguments, "-o", "json", OTEL_METRIC_EXPORT_INTERVAL="500")
     assert agent.stderr
     assert "measuring echo" in agent.stderr.readline()
     echo.ask(500)
     echo.ask(7)
+    # at its end it gives the collector a second
+    wait_until(lambda: len(of_rpcs(otlp_sink.bodies("traces"))) == 2 * 507, "the spans")
+    wait_until(lambda: counters_of(otlp_sink)[GOOD] == counters_of(otlp_sink)[PAIRS] == 507, "the counts")
     agent.send_signal(signal.SIGINT)
     out, err = agent.communicate(timeout=DEADLINE_S)
     assert agent.returncode == 0, err
@@ -65,8 +72,7 @@ def test_run_measures_every_rpc_links_its_halves_and_reports(echo: Echo, otlp_si
         starts = [half[1].start_time_unix_nano for half in (client, server)]
         assert starts[0] < starts[1] < client[1].end_time_unix_nano
     counters = counters_of(otlp_sink)
-    assert counters["latencyprobe.slo.events", "echo", "echo", "fast", "server", "good"] == 507
-    assert counters["latencyprobe.pairs", "echo", "echo", "client", "local"] == 507
+    assert (counters[GOOD], counters[PAIRS]) == (507, 507)
 
 
 def test_a_port_is_enough_to_measure(echo: Echo, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def measured(chained: list[int], slower_than: str, sink: OtlpSink, tmp_path: Pat
     assert agent.stderr
     assert "measuring front" in agent.stderr.readline()
     ask(chained[0], times)
-    wait_until(lambda: len(Spans(sink).named("front", Span.SPAN_KIND_SERVER)) == times, "the spans", 30)
+    wait_until(lambda: len(Spans(sink).named("front", Span.SPAN_KIND_SERVER)) == times, "the spans", 120)
     agent.send_signal(signal.SIGINT)
     out, err = agent.communicate(timeout=DEADLINE_S)
     assert agent.returncode == 0, err
@@ -103,8 +103,8 @@ def test_links_lead_from_the_first_service_to_the_last_and_back(otlp_sink: OtlpS
 
 
 def test_quick_calls_of_a_slow_request_become_spans_for_it(otlp_sink: OtlpSink, tmp_path: Path) -> None:
-    with chain(("threads", WAIT_MS), ("threads", 0), ("threads", 0)) as services:
-        measured(ports(services), "100ms", otlp_sink, tmp_path, times=2)
+    with chain(("threads", 1000), ("threads", 0), ("threads", 0)) as services:
+        measured(ports(services), "700ms", otlp_sink, tmp_path, times=2)
     found = Spans(otlp_sink)
     for front in found.named("front", Span.SPAN_KIND_SERVER):
         (to_cart,) = found.linked(front, "call")

@@ -68,7 +68,7 @@ def measured(sink: OtlpSink, tmp_path: Path, ask: Callable[[Server], None], spli
         asked = first.connect()
         wait_until(lambda: asked.ask("sleep 0.06") and told_of(sink, "first"), "programs in the kernel", DEADLINE_S)
         ask(server)
-        wait_until(lambda: told_of(sink, "front") == split, "the account of each", DEADLINE_S)
+        wait_until(lambda: told_of(sink, "front") >= split, "the account of each", DEADLINE_S)
         agent.send_signal(signal.SIGINT)
         out, err = agent.communicate(timeout=DEADLINE_S)
     assert agent.returncode == 0, err
@@ -89,17 +89,19 @@ def test_the_report_says_what_process_went_to_and_what_is_not_known(otlp_sink: O
         took.extend(acted(asked, act, times) for act, times in ACTS.items())
 
     results = measured(otlp_sink, tmp_path, ask, SPLIT)
-    fast, (sleep, burn, handed, _) = results["fast"], took
-    assert (SLOW, sum(ACTS.values())) == (fast["bad"], fast["events"])
+    fast, (sleep, burn, handed, nothing) = results["fast"], took
+    assert fast["events"] == sum(ACTS.values())
+    assert fast["bad"] >= SLOW, "more where this machine held up those that did nothing"
     assert "causes" not in results["callers"], "it is told of the server's side"
 
     share = shares(fast)
     # `process` is at least what the server stamped, and at most what its client waited
-    least_s, most_s = (sum(getattr(one, of) for one in (sleep, burn, handed)) for of in ("server_s", "client_s"))
+    least_s = sum(one.server_s for one in (sleep, burn, handed))
+    most_s = sum(one.client_s for one in took)
     print(share, took)
     for cause, imposed_s, at_most_s in (
         ("clock_nanosleep", 3 * SLEEP_S, sleep.client_s),
-        ("on CPU", 3 * BURN_S, burn.client_s + sleep.client_s - 3 * SLEEP_S),
+        ("on CPU", 3 * BURN_S, burn.client_s + nothing.client_s + sleep.client_s - 3 * SLEEP_S),
         ("unknown", 2 * SLEEP_S, handed.client_s),  # another thread answered than had read
     ):
         assert imposed_s / most_s - ROUNDED <= share[cause] <= at_most_s / least_s + ROUNDED, cause

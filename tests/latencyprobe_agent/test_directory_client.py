@@ -187,7 +187,10 @@ def test_an_unreachable_directory_is_named(tls_files: tuple[Path, Path, Path], t
             Directory(url, "n1", token_file=token_file, ca_file=tls_files[0]).identities(())
 
 
-def test_posts_of_all_threads_share_one_connection(directory_server: Any, directory: Directory) -> None:
+def test_posts_of_all_threads_share_one_connection(
+    directory_server: Any, directory: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "_TURN_S", 60.0)
     directory_server.answers["/v1/identities"] = (200, {"identities": [], "generation": 1})
     connections: list[object] = []
     take = directory_server.process_request

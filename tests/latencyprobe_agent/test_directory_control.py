@@ -59,7 +59,7 @@ def test_a_defect_ends_no_thread_and_is_told_until_it_works(tmp_path: Path, monk
     wait_until(lambda: control.plan() == PLAN and directory.rows and directory.statuses and directory.messages)
     now_s += 60
     assert not guard.problems
-    control.stop(5)
+    control.stop(60)
 
 
 def test_rows_that_a_defect_takes_are_counted_and_the_next_are_kept(
@@ -75,4 +75,4 @@ def test_rows_that_a_defect_takes_are_counted_and_the_next_are_kept(
     assert {"spool": "ZeroDivisionError: division by zero"} == guard.problems
     link.add([row(good=3)])
     wait_until(lambda: [one.good for one in directory.rows] == [3])
-    link.stop(5)
+    link.stop(60)

@@ -56,7 +56,7 @@ def test_batches_are_numbered_one_after_the_other(directory: FakeDirectory, upli
     for count in range(1, 4):
         uplink.add([row(good=1)])
         arrived(directory, count)
-    uplink.stop(5)
+    uplink.stop(60)
     assert [batch.sequence for batch in directory.batches] == [0, 1, 2]
 
 
@@ -68,7 +68,7 @@ def test_a_lost_answer_counts_nothing_twice(retry_at_once: None, waiting: Waitin
     wait_until(lambda: len(directory.batches) == 2)
     uplink.add([row(good=2)])
     arrived(directory, 7)
-    uplink.stop(5)
+    uplink.stop(60)
     assert [batch.sequence for batch in directory.batches] == [0, 0, 1]
 
 
@@ -80,14 +80,14 @@ def test_after_a_gap_the_expected_number_is_used(directory: FakeDirectory, uplin
     directory.expected = 1  # restored from an older store
     uplink.add([row(good=10)])
     arrived(directory, 12)
-    uplink.stop(5)
+    uplink.stop(60)
 
 
 def test_rows_of_one_minute_wait_as_one(directory: FakeDirectory, uplink: Uplink) -> None:
     uplink.add([row(good=1), row(good=2)])
     uplink.add([row(good=4)])
     uplink.start()
-    uplink.stop(5)
+    uplink.stop(60)
     assert [[one.good for one in batch.rows] for batch in directory.batches] == [[7]]
 
 
@@ -97,7 +97,7 @@ def test_a_refused_document_is_dropped_and_counted(
     directory.error = DocumentError("rows[0].minute: in the future")
     uplink.add([row(), row(minute=NOW + 60)])
     uplink.start()
-    uplink.stop(5)
+    uplink.stop(60)
     assert ({"refused": 2}, 1) == (waiting.dropped, len(directory.batches))
 
 
@@ -110,7 +110,7 @@ def test_counts_that_an_operator_of_another_version_cannot_read_wait_for_its_upg
     wait_until(lambda: len(directory.batches) > 2)
     directory.error = None
     arrived(directory, 3)
-    uplink.stop(5)
+    uplink.stop(60)
     assert not waiting.dropped
 
 
@@ -128,7 +128,7 @@ def test_what_an_earlier_process_left_goes_without_new_rows(directory: FakeDirec
     uplink = Uplink(directory, WaitingRows(tmp_path))
     uplink.start()
     arrived(directory, 3)
-    uplink.stop(5)
+    uplink.stop(60)
 
 
 @pytest.fixture
@@ -158,7 +158,7 @@ def test_the_next_upload_waits_for_as_long_as_the_directory_says(
         with uplink._lock:
             uplink._lock.notify_all()
     arrived(directory, 605)
-    uplink.stop(5)
+    uplink.stop(60)
 
 
 def test_where_uploads_are_far_apart_a_minute_goes_when_it_is_over_and_in_one_row(
@@ -188,7 +188,7 @@ def test_where_uploads_are_far_apart_a_minute_goes_when_it_is_over_and_in_one_ro
     assert [NOW] == [one.minute for one in directory.batches[-1].rows]
     directory.next_upload_s = 1000.0
     uplink.add([row(minute=NOW + 60, good=100)])
-    uplink.stop(5)
+    uplink.stop(60)
     assert 123 == sum(one.good for one in directory.rows), "at the end nothing is left for later"
 
 
@@ -202,7 +202,7 @@ def test_a_directory_that_is_busy_is_left_alone_for_as_long_as_it_says(
     wait_until(lambda: uplink._due_s)
     assert pytest.approx(1000 + pause_s) == uplink._due_s
     directory.error = None
-    uplink.stop(5)
+    uplink.stop(60)
     assert 1 == len(directory.rows), "at the end nothing is left for later"
 
 
@@ -212,19 +212,19 @@ def test_rows_that_come_while_the_directory_hangs_are_on_disk(tmp_path: Path, wa
     class Hanging(FakeDirectory):
         def sli(self, batch: SliBatch) -> SliAnswer:
             asked.set()
-            answer.wait(20)
+            answer.wait(60)
             return super().sli(batch)
 
     directory = Hanging()
     uplink = Uplink(directory, waiting)
     uplink.start()
     uplink.add([row(good=1)])
-    assert asked.wait(20)
+    assert asked.wait(60)
     uplink.add([row(good=2)])
     wait_until(lambda: waiting._disk and waiting._disk.waiting == 2)
     answer.set()
     arrived(directory, 3)
-    uplink.stop(5)
+    uplink.stop(60)
 
 
 def test_a_disk_that_hangs_fills_no_memory_and_delays_nobody(
@@ -234,17 +234,17 @@ def test_a_disk_that_hangs_fills_no_memory_and_delays_nobody(
 
     def hanging(rows: object) -> None:
         hangs.set()
-        works.wait(20)
+        works.wait(60)
 
     monkeypatch.setattr(waiting, "add", hanging)
     monkeypatch.setattr(module, "CAPACITY_ROWS", 10)
     uplink = Uplink(directory, waiting)
     uplink.start()
     uplink.add([row()])
-    assert hangs.wait(20)
+    assert hangs.wait(60)
     uplink.add([row(good=7)])
     uplink.add(row(objective=f"o{i}", namespace="evil") for i in range(24))
     assert ({"no_room": 15}, 10) == (waiting.dropped, len(uplink._taken))
     assert 7 in {one.good for one in uplink._taken}, "one namespace pushes out no row of another"
     works.set()
-    uplink.stop(5)
+    uplink.stop(60)

@@ -273,7 +273,8 @@ def test_every_edit_under_load_lets_the_agent_go_on_and_the_counts_be_what_the_c
     assert collector.slo_events()
     assert collector.fallen == []
     # counts_full: the kernel had no memory at hand for the first exchange of a key, which is counted, but as nobody's
-    assert not any(n for reason, n in last.counts.lost.items() if reason != "counts_full")
+    # recursion: the kernel may skip a program
+    assert not any(n for reason, n in last.counts.lost.items() if reason not in {"counts_full", "recursion"})
     of_busy = [i for i, one in last.in_force.rules.sets.items() if "default/other/busy" in one.targets]
     keys, values = last.counts.counts
     totals = values[np.isin(keys["target_set"], of_busy) & (keys["role"] == Role.SERVER)]

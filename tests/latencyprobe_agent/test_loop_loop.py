@@ -30,7 +30,7 @@ ECHO = Target("d/p/echo", "d", "p", "", "echo", Perspective.SERVER, (5,), 0, POL
 FAST = PlannedObjective("d/p/fast", ECHO.id, "fast", Perspective.SERVER, 0, True, "h", "99", "28d", 1)
 PLAN = NodePlan("host", 1, "", (ECHO,), (FAST,), pair_key=b"k" * 32, host=True)
 PAIR = ({"role": Role.CLIENT}, {"role": Role.SERVER})
-DEADLINE_S = 5
+DEADLINE_S = 60
 
 
 class Keeper:

@@ -3,6 +3,7 @@
 import os
 import random
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -261,10 +262,13 @@ def test_code_made_at_run_time_has_the_map_s_names_though_its_memory_has_a_name(
 
 def test_a_file_system_that_never_answers_costs_one_process_its_names(tmp_path: Path, mapper: Path) -> None:
     """As one of FUSE may: the process that reads is stopped in the middle. It is replaced, the other one is named."""
-    with Symbolizer(answer_s=0.5) as symbolizer, mapping(mapper, None, ["/bin/true"]) as process:
+    with Symbolizer() as symbolizer, mapping(mapper, None, ["/bin/true"]) as process:
         symbolizer.user(os.getpid(), [0])
-        os.kill(symbolizer.pid, 19)  # SIGSTOP
+        assert symbolizer.pid
+        os.kill(symbolizer.pid, signal.SIGSTOP)
+        patient_s, symbolizer._answer_s = symbolizer._answer_s, 0.5
         assert ["[unknown]"] == symbolizer.user(process.pid, [process.addresses[0]])
+        symbolizer._answer_s = patient_s
         assert 0 == symbolizer.pid
         assert ["[unknown]"] == symbolizer.user(process.pid, [process.addresses[0]])
         assert {"died": 1, "banned": 1} == {why: symbolizer.unnamed[why] for why in ("died", "banned")}
@@ -286,8 +290,9 @@ for ask in range(2):
         os.fsync(os.open({str(files.path)!r}, os.O_RDWR))
     os.write(1, {answer!r})
 """
-        with Symbolizer(command=(sys.executable, "-c", code), answer_s=2.0) as symbolizer:
+        with Symbolizer(command=(sys.executable, "-c", code)) as symbolizer:
             assert ["name"] == symbolizer.user(1, [1])
+            symbolizer._answer_s = 2.0
             held = Path(f"/proc/{symbolizer.pid}/stat")
             assert ["[unknown]"] == symbolizer.user(1, [1])
             assert held.read_text().rpartition(")")[2].split()[0] == "D"

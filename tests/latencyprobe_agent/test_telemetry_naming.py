@@ -60,7 +60,7 @@ def test_spans_come_with_names_and_who_hands_them_over_does_not_wait() -> None:
     outbox, slow = FakeOutbox(), Slow()
     naming = Naming(outbox, slow)
     naming.put(ready(), CONTEXT)
-    assert slow.asked.wait(10)
+    assert slow.asked.wait(60)
     assert [] == stacks(outbox)
     slow.may.set()
     wait_until(lambda: ["main;nap"] == stacks(outbox), "it has its names")
@@ -73,18 +73,18 @@ def test_at_the_end_what_has_no_names_yet_goes_out_without_and_once() -> None:
     naming = Naming(outbox, slow, end_s=0.01)
     naming.put(ready(), CONTEXT)
     naming.put(ready(), CONTEXT)
-    assert slow.asked.wait(10)
+    assert slow.asked.wait(60)
     naming.close()
     assert [None, None] == stacks(outbox)
     assert 2 == naming.unnamed
     slow.may.set()
-    assert naming.ended(10)
+    assert naming.ended(60)
     assert [None, None] == stacks(outbox)
 
 
 def test_when_too_many_wait_further_ones_go_out_without_names() -> None:
     outbox, slow = FakeOutbox(), Slow()
-    naming = Naming(outbox, slow)
+    naming = Naming(outbox, slow, end_s=60)
     for _ in range(18):
         naming.put(ready(), CONTEXT)
     assert [None, None] == stacks(outbox)

@@ -36,7 +36,7 @@ def test_requests_arrive_in_order_and_are_counted() -> None:
     box = start(collector)
     for body in (b"1", b"2", b"3"):
         box.put(body, 10)
-    box.stop(5)
+    box.stop(60)
     assert collector.bodies == [b"1", b"2", b"3"]
     assert (box.sent_items, box.dropped_items, box.size_bytes) == (30, 0, 0)
 
@@ -50,7 +50,7 @@ def test_an_outage_delays_but_loses_nothing(caplog: pytest.LogCaptureFixture) ->
     box.put(b"2", 1)
     collector.answer = Answer()
     wait_until(lambda: box.sent_items == 2)
-    box.stop(5)
+    box.stop(60)
     assert box.dropped_items == 0
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == 2, messages
@@ -67,7 +67,7 @@ def test_above_the_capacity_the_oldest_go_and_are_counted() -> None:
     assert box.dropped_items == 7 * 7
     collector.answer = Answer()
     wait_until(lambda: box.sent_items == 21)
-    box.stop(5)
+    box.stop(60)
     assert {body[0] for body in collector.bodies[-2:]} == {8, 9}
 
 
@@ -81,7 +81,7 @@ def test_who_says_too_much_pushes_out_nobody_who_says_less() -> None:
     assert box.size_bytes <= 1000
     collector.answer = Answer()
     wait_until(lambda: not box.size_bytes)
-    box.stop(5)
+    box.stop(60)
     assert [b"a few %d" % export for export in range(10)] == [
         one for one in dict.fromkeys(collector.bodies) if one[0] != 101
     ]
@@ -95,7 +95,7 @@ def test_a_refused_request_is_dropped_and_the_next_goes_on(caplog: pytest.LogCap
     collector.answer = Answer()
     box.put(b"good", 5)
     wait_until(lambda: box.sent_items == 5)
-    box.stop(5)
+    box.stop(60)
     assert box.errors == {"400": 1}
     assert "OTEL_TRACES_EXPORTER=none" in caplog.text
 
@@ -111,7 +111,7 @@ def test_a_request_that_cannot_be_made_is_dropped_and_the_next_goes_on(caplog: p
     box = start(collector)
     box.put(b"bad", 4)
     box.put(b"good", 5)
-    box.stop(5)
+    box.stop(60)
     assert collector.bodies == [b"good"]
     assert (box.sent_items, box.dropped_items, box.errors) == (5, 4, {"ValueError": 1})
     assert "ValueError: the request could not be made" in caplog.text
@@ -122,7 +122,7 @@ def test_partial_success_is_counted_and_not_repeated(caplog: pytest.LogCaptureFi
     collector = FakeTransport(Answer(detail="too old", rejected=2))
     box = start(collector)
     box.put(b"x", 5)
-    box.stop(5)
+    box.stop(60)
     assert (box.sent_items, box.dropped_items, len(collector.bodies)) == (3, 2, 1)
     assert "refused 2 spans of a request: too old" in caplog.text
 
@@ -133,7 +133,7 @@ def test_what_a_collector_says_steers_no_terminal_and_is_bounded(
 ) -> None:
     box = start(FakeTransport(answer._replace(detail="no \x1b[2J\nroom " * 10_000)))
     box.put(b"x", 5)
-    box.stop(5)
+    box.stop(60)
     (message,) = (record.getMessage() for record in caplog.records)
     assert message.isprintable()
     assert "room" in message
@@ -163,7 +163,7 @@ def test_whatever_a_collector_says_to_have_rejected_counters_only_grow(
             box.put(b"", 5)
             wait_until(lambda number=number: box.sent_items + box.dropped_items == 5 * number)
             seen.append((box.sent_items, box.dropped_items))
-        box.stop(5)
+        box.stop(60)
     assert seen == [(5 - rejected, rejected), (10 - 2 * rejected, 2 * rejected)]
 
 
@@ -175,14 +175,14 @@ def test_putting_never_waits_for_a_hanging_collector() -> None:
         box.put(b"x" * 100, 1)
     assert box.size_bytes <= 1000
     collector.open.set()
-    box.stop(5)
+    box.stop(60)
     assert box.sent_items + box.dropped_items == 1000
 
 
 def test_the_end_does_not_wait_for_an_absent_collector() -> None:
     box = start(FakeTransport(AWAY))
     box.put(b"x", 3)
-    box.stop(5)
+    box.stop(60)
     assert (box.sent_items, box.dropped_items) == (0, 3)
 
 
@@ -195,7 +195,7 @@ def test_the_end_during_a_back_off_tries_once_more(monkeypatch: pytest.MonkeyPat
     wait_until(lambda: box.errors["503"] == 1)
     collector.answer = Answer()
     box.put(b"last", 4)
-    box.stop(5)
+    box.stop(60)
     assert (box.sent_items, box.dropped_items) == (7, 0)
 
 
@@ -206,5 +206,5 @@ def test_the_end_tries_an_absent_collector_once(monkeypatch: pytest.MonkeyPatch)
     box.put(b"1", 3)
     wait_until(lambda: box.errors["ConnectTimeout"] == 1)
     box.put(b"2", 4)
-    box.stop(5)
+    box.stop(60)
     assert (collector.bodies, box.dropped_items) == ([b"1", b"1"], 7)

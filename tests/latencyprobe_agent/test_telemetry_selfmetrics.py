@@ -22,7 +22,7 @@ def test_what_is_delivered_and_dropped_of_each_signal_is_told(signal: OtlpSignal
     wait_until(lambda: outbox.dropped_items == 4)
     collector.answer = Answer()
     outbox.put(b"taken", 5)
-    outbox.stop(5)
+    outbox.stop(60)
     points = own.points(AgentStats(), {}, {})
     assert {(names.OUTCOME, "delivered"): 5, (names.OUTCOME, "dropped"): 4} == {
         point.labels[0]: point.value for point in points if point.metric is metric

@@ -55,7 +55,7 @@ def test_open_calls_are_told_with_their_state_the_oldest_first_and_those_that_en
         told = first_look(tool.stdout, 6)
         connection.close()
         tool.terminate()
-        assert tool.wait(10) == 0
+        assert tool.wait(60) == 0
         assert "lost: none" in tool.stderr.read()
     assert [one["age_ns"] for one in told] == sorted((one["age_ns"] for one in told), reverse=True)
     for role in ("client", "server"):

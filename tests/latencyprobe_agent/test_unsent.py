@@ -165,7 +165,7 @@ def test_what_a_server_on_another_node_held_is_named_to_its_caller(
             async def explained() -> bool:
                 row = await it.read_row()
                 count = row.evidence.get("unsent")
-                return count is not None and count.bad > REQUESTS / 2 and row.coverage.joined >= row.bad
+                return count is not None and count.bad > REQUESTS / 2  # who joined too late has nothing explained
 
             await until(explained, "the slow ones are joined and explained", 60, seen=it.state, poll_s=0.2)
             row = it.row
@@ -180,7 +180,7 @@ def test_what_a_server_on_another_node_held_is_named_to_its_caller(
                 of_clients = (values(span.attributes) for span in it.spans if span.kind == Span.SPAN_KIND_CLIENT)
                 return [said for said in of_clients if "latencyprobe.tcp.unsent.reason" in said]
 
-            await until(lambda: len(told()) >= row.evidence["unsent"].bad, "the callers' halves are spans", 30)
+            await until(lambda: len(told()) >= row.evidence["unsent"].bad, "the callers' halves are spans", 120)
             for said in told():
                 words = tuple(said[f"latencyprobe.tcp.unsent.{name}"] for name in ("holder", "reason", "size"))
                 assert (words, said["latencyprobe.joined"]) == (("server", "nagle", BODY), "remote")

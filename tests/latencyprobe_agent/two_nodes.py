@@ -184,7 +184,7 @@ async def cluster(hosts: dict[str, Host], tls_files: tuple[Path, ...], folder: P
             for agent in agents:
                 agent.terminate()
             for agent in agents:
-                await asyncio.to_thread(agent.wait, 15)
+                await asyncio.to_thread(agent.wait, 60)
             for runner in runners:
                 await runner.cleanup()
 

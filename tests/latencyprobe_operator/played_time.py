@@ -2,7 +2,7 @@
 
 As a program, `played_time.py FILE COMMAND...` runs a Python command whose clocks are the number in FILE, which a test
 moves on when all event loops of the process have nothing left to do at that time. What waits without an event loop, the
-disk for instance, takes no time.
+disk for instance, takes no time; calls of the store's thread are waited for.
 """
 
 import asyncio
@@ -13,8 +13,11 @@ import selectors
 import sys
 import time
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
+
+from latencyprobe_operator.cluster.own_thread import OwnThread
 
 T = TypeVar("T")
 
@@ -113,14 +116,22 @@ def play(file: Path) -> None:
     words[_PID] = os.getpid()
     taken: dict[int, int] = {}  # place of a loop, by its selector
     select, close = selectors.EpollSelector.select, selectors.EpollSelector.close
+    at_work: set[Future[Any]] = set()
+    submit = OwnThread.submit
+
+    def submitted(self: OwnThread, call: Callable[[], T]) -> Future[T]:
+        future = submit(self, call)
+        at_work.add(future)
+        future.add_done_callback(at_work.discard)
+        return future
 
     def selected(self: selectors.EpollSelector, timeout: float | None = None) -> Any:
         place = taken.setdefault(id(self), len(taken) + 1)
         if timeout is not None and timeout <= 0:
             return select(self, 0)
-        now = words[0]
+        now, busy = words[0], bool(at_work)
         events = select(self, _IDLE_S)
-        if not events:
+        if not events and not busy:
             words[place] = now
         return events
 
@@ -129,6 +140,7 @@ def play(file: Path) -> None:
             words[taken[id(self)]] = _CLOSED
         close(self)
 
+    OwnThread.submit = submitted  # type: ignore[method-assign]
     selectors.EpollSelector.select = selected  # type: ignore[method-assign]
     selectors.EpollSelector.close = closed  # type: ignore[method-assign]
     time.monotonic, time.monotonic_ns = lambda: words[0] / 1e9, lambda: words[0]

@@ -74,7 +74,9 @@ def test_foreign_file_in_the_stores_place_is_told_and_left_alone_and_all_else_go
             await make.until(lambda: ready(session, url), timeout_s=60)
             assert await plan(session, url)
             assert (await post(session, url, 0))[0] == 503
-            await make.until(lambda: "StoreFailed" in conditions(api), seen=lambda: api.statuses, timeout_s=60)
+            await make.until(
+                lambda: "StoreFailed" in conditions(api) and api.reports, seen=lambda: api.statuses, timeout_s=60
+            )
             assert "not a store: give another path" in conditions(api)["StoreFailed"]["message"]
             assert [r["state"] for r in api.reports[-1]["results"]] == ["Incomplete"]
             assert (tmp_path / "sli.db").read_bytes() == foreign

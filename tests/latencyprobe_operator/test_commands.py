@@ -81,7 +81,7 @@ async def work():
 @pytest.mark.parametrize("work", [IN_A_STORE, OPENING_A_STORE, ASKING_A_SHARED_STORE])
 def test_signal_ends_the_process_whatever_its_threads_wait_for(work: str) -> None:
     program = f"{HANGING}{work}\nasyncio.run(_until_signal(work()))"
-    ended = subprocess.run([sys.executable, "-c", program], check=True, timeout=20, capture_output=True, text=True)
+    ended = subprocess.run([sys.executable, "-c", program], check=True, timeout=120, capture_output=True, text=True)
     assert ("does not close within" in ended.stderr) == (work is IN_A_STORE)
 
 

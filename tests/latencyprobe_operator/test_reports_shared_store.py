@@ -67,12 +67,17 @@ class World:
             for outcome, events in (("good", good), ("bad", bad))
         )
 
-    def turn(self, url: str, meanwhile: Callable[[StoreThread], Awaitable[None]] | None = None) -> tuple[Result, str]:
+    def turn(
+        self,
+        url: str,
+        meanwhile: Callable[[StoreThread], Awaitable[None]] | None = None,
+        timeout_s: float = 60,
+    ) -> tuple[Result, str]:
         """The result of one evaluation by the store at `url`, and what is wrong with that one."""
 
         async def whole() -> tuple[Result, str]:
             shared = SharedStore(
-                Settings(url, timeout_s=1), lambda: SqliteStore(self.file, readonly=True), self.failures
+                Settings(url, timeout_s=timeout_s), lambda: SqliteStore(self.file, readonly=True), self.failures
             )
             async with StoreThread(lambda: SqliteStore(self.file)) as thread:
                 evaluation = Evaluation(
@@ -179,7 +184,7 @@ def test_a_server_that_never_answers_holds_up_no_counts(world: World, monkeypatc
             await thread.run(thread.store.add, [SliRow(*key, minute=world.now // 60 * 60, good=1)])
             stored.append((await thread.run(thread.store.events, key, world.now - 120, world.now + 120)).good)
 
-        figures, problem = world.turn(f"http://127.0.0.1:{silent.getsockname()[1]}", meanwhile)
+        figures, problem = world.turn(f"http://127.0.0.1:{silent.getsockname()[1]}", meanwhile, timeout_s=1)
     assert stored == [1]
     assert "timed out" in problem
     assert figures["state"] == "Violated"

@@ -48,6 +48,8 @@ def sink(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sink]:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "none")
         monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "k8s.cluster.name=test")
+        for patience in ("_CLOSING_S", "_LOOP_S"):
+            monkeypatch.setattr(f"latencyprobe_operator.telemetry.{patience}", 60.0)
         yield server
         server.shutdown()
 
@@ -175,5 +177,5 @@ with socket.create_server(("127.0.0.1", 0)) as silent:
 
 @pytest.mark.slow
 def test_a_collector_that_never_answers_does_not_hold_up_the_end() -> None:
-    ended = subprocess.run([sys.executable, "-c", SILENT], check=True, timeout=20, capture_output=True, text=True)
+    ended = subprocess.run([sys.executable, "-c", SILENT], check=True, timeout=120, capture_output=True, text=True)
     assert "does not take the last traces and metrics" in ended.stderr

@@ -16,7 +16,7 @@ from tests.support.waiting import wait_until
 
 @contextmanager
 def running(
-    *words: object, port: int, env: Mapping[str, str] | None = None, timeout_s: float = 10, log: Path = Path(os.devnull)
+    *words: object, port: int, env: Mapping[str, str] | None = None, timeout_s: float = 60, log: Path = Path(os.devnull)
 ) -> Iterator[None]:
     """A server process of our own, once it listens. `log`: what it says."""
     with log.open("wb") as output:

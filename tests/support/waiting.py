@@ -15,7 +15,7 @@ _SHOWN = 2000  # characters of what was last seen
 def wait_until(
     condition: Callable[[], T],
     what: str = "",
-    timeout_s: float = 10,
+    timeout_s: float = 60,
     *,
     seen: Callable[[], object] | None = None,
     unready: Errors = (),
@@ -42,7 +42,7 @@ def wait_until(
 async def until(
     condition: Callable[[], Any],
     what: str = "",
-    timeout_s: float = 10,
+    timeout_s: float = 60,
     *,
     seen: Callable[[], object] | None = None,
     poll_s: float = _POLL_S,

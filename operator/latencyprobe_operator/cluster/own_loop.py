@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, Self
 
 log = logging.getLogger(__name__)
@@ -44,8 +45,9 @@ class OwnLoop:
 
     def _end(self) -> None:
         self._began.wait(END_S)
-        if self._loop is not None and self._task is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._task.cancel)
+        if self._loop is not None and self._task is not None:
+            with suppress(RuntimeError):  # it has ended by itself, maybe just now
+                self._loop.call_soon_threadsafe(self._task.cancel)
         self._thread.join(END_S)
         if self._thread.is_alive():
             log.warning("the thread %s does not end", self._thread.name)

@@ -30,6 +30,7 @@ from latencyprobe_agent.symbols.messages import (
 
 _ANSWER_S = 10.0  # by the clock, with the start of the process on a busy machine; a file system may never answer
 _ENDING_S = 0.5
+_ENDED_S = 5.0  # until it is seen that it has: who ends in order is not taken for one that died
 _DEATHS, _DEATHS_WITHIN_S = 3, 60.0
 _BANNED = 1024
 _KERNEL_NAMES = 1 << 14
@@ -197,7 +198,7 @@ class Symbolizer:
         """Return whether the process has ended by itself."""
         assert self._child is not None
         try:
-            return self._child.wait(_ENDING_S) == 0
+            return self._child.wait(_ENDED_S) == 0
         except subprocess.TimeoutExpired:
             return False
 
