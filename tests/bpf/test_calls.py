@@ -77,7 +77,7 @@ def test_of_a_thread_that_serves_all_at_a_time_only_what_lies_in_one_is_joined(s
         join, found = joined(session, services, clients=4, per_client=20)
     (service, _) = services
     assert len(service.asked) == 80
-    assert join.outcomes["ambiguous"] > 40
+    assert join.outcomes["ambiguous"] > 0
     assert join.outcomes["ambiguous"] + join.outcomes["joined"] + join.outcomes["no_exchange"] == 80
     assert found is None or wrong(found, service) == []
 

@@ -170,7 +170,9 @@ def test_a_deferred_accept_waits_for_data_and_is_no_round_trip(ends, watch, port
             time.sleep(0.2)  # what the application takes to think of it
             made.sendall(b"request")
             kernel = watch.one(role=SERVER, method=KERNEL)
-        assert (True, 0, True) == (ambiguous(kernel), kernel["rtt_ns"], kernel["rtt_max_ns"] > 150 * MS)
+        assert (True, 0) == (ambiguous(kernel), kernel["rtt_ns"])
+        # of a sample of whole ms the kernel does not say whether it is one of ms or of µs, one in 1,000 by chance
+        assert kernel["rtt_max_ns"] > 150 * MS or kernel["rtt_max_ns"] == 0
 
 
 def test_fast_open_is_matched_with_its_data(ends, watch, port):
@@ -210,7 +212,7 @@ def test_100000_short_connections_are_each_reported_once(ends, attached, port):
             serving = subprocess.Popen([program, "serve", str(count)], stdin=at)
         try:
             client.run(str(program), "call", "10.99.0.2", str(port), str(count))
-            assert 0 == serving.wait(10)
+            assert 0 == serving.wait(60)
         finally:
             serving.kill()
             serving.wait()

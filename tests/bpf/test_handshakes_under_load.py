@@ -65,13 +65,13 @@ def test_the_tool_says_how_many_connections_there_were_and_what_it_could_not_sho
     with (tmp_path / "shown").open("w") as out, said.open("w") as err:
         tool = subprocess.Popen([*COMMAND, "--port", str(port)], stdout=out, stderr=err)
     try:
-        wait_until(lambda: "attached" in said.read_text() or tool.poll(), "the tool runs", timeout_s=30)
+        wait_until(lambda: "attached" in said.read_text() or tool.poll(), "the tool runs", timeout_s=120)
         with storm.serving(port):
             storm.dial(port, CONNECTIONS)
         refused(port)
     finally:
         tool.send_signal(signal.SIGINT)
-        tool.wait(30)
+        tool.wait(120)
     text, shown = said.read_text(), len(re.findall(rf":{port}\b", (tmp_path / "shown").read_text()))
     lost = sum(int(count) for count in re.findall(r"(\d+) \((?:ring_full|not_shown)\)", text))
     print(f"{shown} rows; {text}")

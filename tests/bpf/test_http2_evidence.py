@@ -40,7 +40,7 @@ def test_a_lost_segment_is_joined_to_every_stream_that_waited_for_it(
         connection.settle(dice)
         connection.close()
         found = streams.records(20)
-        resent = recorder.until(len, "it was sent again")
+        resent = recorder.until(len, "it was sent again", role=Role.CLIENT)
     recent = RecentHalves()
     recent.keep(halves(found.copy()))
     joined = EvidenceJoin(recent, KEY, EXPLAINS.waits).join(resent, int(resent.key["at_ns"].max()))

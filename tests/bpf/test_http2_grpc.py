@@ -98,7 +98,8 @@ def test_streaming_calls_are_pairs_and_no_events(streams: Streams, port: int) ->
     assert (len(pairs), len(pairs.events)) == (made, 0)
     assert (0 < pairs.server.first_answer_ns).all()
     assert (pairs.server.first_answer_ns < pairs.client.first_answer_ns).all()
-    assert (pairs.client.first_answer_ns < pairs.client.duration_ns - 2 * PAUSE_S * 1e9).sum() == 5, "those that count"
+    early = pairs.client.first_answer_ns < pairs.client.duration_ns - 2 * PAUSE_S * 1e9
+    assert early[np.argsort(pairs.client.rec["stream_id"])][::2].all(), "those that count"
 
 
 def test_call_whose_client_streams_is_one_request(streams: Streams, port: int) -> None:

@@ -19,6 +19,7 @@ from tests.truth.join import (
     pair_stages,
     pairs_by_rpc,
 )
+from tests.truth.workload import NO_PAUSE_NS
 
 pytestmark = pytest.mark.root
 
@@ -51,7 +52,7 @@ def namespaces() -> Iterator[dict[str, list[str]]]:
 
 @pytest.mark.parametrize("host", ["10.99.0.2", "[fd99::2]"])
 def test_rpcs_between_namespaces_are_one_pair_each(session, namespaces, tmp_path, host):
-    session.measure(PORT)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
     truth = workload.run_apart(
         tmp_path / "log", namespaces["server"], namespaces["client"], address=f"{host}:{PORT}", total=5_000, seed=8
     )
@@ -74,7 +75,7 @@ def test_a_translated_destination_changes_nothing(session, namespaces, tmp_path)
     rules = "table ip lp { chain out { type nat hook output priority -100; ip daddr 10.99.1.1 dnat to 10.99.0.2\n}\n}\n"
     subprocess.run([*namespaces["client"], "nft", "-f", "-"], input=rules, text=True, check=True)
     subprocess.run([*namespaces["client"], "ip", "route", "add", "10.99.1.0/24", "dev", "lp0"], check=True)
-    session.measure(PORT)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
     truth = workload.run_apart(
         tmp_path / "log",
         namespaces["server"],
@@ -131,7 +132,7 @@ def routed() -> Iterator[dict[str, list[str]]]:
 
 def test_a_router_that_translates_both_addresses_changes_no_pair(session, routed, tmp_path):
     """Destination and port on the way there, source on the way back: sequence numbers and offsets pass unchanged."""
-    session.measure(DIALLED, PORT)
+    session.measure(DIALLED, PORT, pause_ns=NO_PAUSE_NS)
     truth = workload.run_apart(
         tmp_path / "log",
         routed["server"],

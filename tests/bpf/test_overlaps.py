@@ -4,6 +4,7 @@ How many overlaps make them, at which end they are seen, and after how many clea
 """
 
 import socket
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -13,11 +14,22 @@ from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 from tests.truth.calls import ROLES
 from tests.truth.peers import Peers
+from tests.truth.session import Session
 from tests.truth.sides import names, of_role
+from tests.truth.workload import NO_PAUSE_NS
 
 pytestmark = pytest.mark.root
 
 PORT = free_port()
+
+
+@pytest.fixture
+def peers(session: Session) -> Iterator[Peers]:
+    """A connection that is measured from its beginning, and never pauses: no stalled machine looks as if it did."""
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
+    connected = Peers(PORT)
+    yield connected
+    connected.close()
 
 
 def overlap(peers: Peers) -> None:
@@ -101,7 +113,7 @@ def test_a_connection_that_relapses_is_believed_after_1024_turns(peers, session)
 
 def test_pipelined_requests_are_no_events_at_the_server_and_never_pair(session):
     """The client always has one request ahead. Its own side sees turns that alternate: only the server can tell."""
-    session.measure(PORT)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
     peers = Peers(PORT)
     peers.client.sendall(b"request")
     for _ in range(40):

@@ -3,6 +3,7 @@
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -67,8 +68,8 @@ def test_above_the_limit_records_are_sampled_alike_at_both_ends_and_nothing_else
 def test_metrics_of_a_sample_equal_those_of_every_record_within_their_error(make_session, tmp_path):
     """Two sessions see the same RPCs, every 20th of which is slow: one sends each record, one up to 100 a second."""
     every, sampled = make_session(), make_session()
-    every.measure(PORT)
-    sampled.measure(PORT, records_per_second=100)
+    every.measure(PORT, pause_ns=NO_PAUSE_NS)
+    sampled.measure(PORT, pause_ns=NO_PAUSE_NS, records_per_second=100)
     truth = workload.run_both(
         tmp_path / "log",
         address=f"127.0.0.1:{PORT}",
@@ -85,6 +86,10 @@ def test_metrics_of_a_sample_equal_those_of_every_record_within_their_error(make
     )
     assert len(all_halves) == counts["outcomes"].sum() == 2 * len(truth)
 
+    def named(some: Any) -> set[tuple[int, ...]]:
+        names = ("role", "local_port", "peer_port", "request_offset")
+        return set(zip(*(some.rec[name].tolist() for name in names), strict=True))
+
     def deviation(found: np.ndarray, weight: np.ndarray, every: np.ndarray) -> float:
         """Of the estimate of a sum, in standard errors.
 
@@ -97,7 +102,9 @@ def test_metrics_of_a_sample_equal_those_of_every_record_within_their_error(make
         return float(((weight * found).sum() - every.sum()) / error)
 
     assert np.bincount(halves.rec["flags"] >> SAMPLING_LEVEL_SHIFT).astype(bool).sum() >= 3, "several levels"
-    assert (halves.duration_ns > 25 * MS).sum() == (all_halves.duration_ns > 25 * MS).sum() >= 2 * 500
+    slow = all_halves.take(all_halves.duration_ns > 26 * MS)  # for both: their stamps are a µs apart
+    assert len(slow) >= 2 * 500
+    assert named(slow) <= named(halves)
     found = {}
     for role in (Role.CLIENT, Role.SERVER):
         mine, whole = halves.take(halves.rec["role"] == role), all_halves.take(all_halves.rec["role"] == role)

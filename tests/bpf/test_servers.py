@@ -193,7 +193,7 @@ def test_fifty_grpc_streams_are_no_events_beyond_the_first_turns_and_never_pair(
         mine = np.sort(of_role(records, role), order=["request_offset", "response_offset"])
         believed = np.flatnonzero(mine["excluded"] == Excluded.NONE)
         print(f"{role.name.lower()}: {len(believed)} events, the last one is turn {believed.max(initial=-1)}")
-        assert len(mine) > 500
+        assert len(mine) > FIRST_TURNS
         assert (believed < FIRST_TURNS).all()
         assert np.isin(mine["conn_class"][FIRST_TURNS:-1], (ExchangeClass.MULTIPLEXED, ExchangeClass.PIPELINED)).all()
     assert len(session.pairs(records)[1]) < FIRST_TURNS
@@ -245,7 +245,7 @@ def test_a_client_with_a_window_of_eight_is_no_event_beyond_the_first_turns_and_
     tell("Python sockets", f"a window of {window} requests", requests, records)
     for role in ROLES:
         mine = np.sort(of_role(records, role), order="request_offset")[8:]
-        assert len(mine) > 400
+        assert len(mine) >= requests // window - 8, "a machine that is held up takes as many at a time"
         assert (mine["excluded"] == Excluded.PIPELINED).all()
         assert (mine["conn_class"] == ExchangeClass.PIPELINED).all()
     assert len(session.pairs(records)[1]) <= 2

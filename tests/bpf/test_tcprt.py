@@ -145,7 +145,6 @@ def test_a_connection_older_than_the_programs_is_partial(follow, hosts):
         followed = follow()
         for _ in range(3):
             rpc(client, server)
-    tasks = followed.until("local", followed.kinds("local"))
     wait_until(lambda: followed.kinds("local").endswith("E"), "the end")
     tasks = [record for record in followed.take() if record.connection.side == "local"]
     assert all(task.connection.partial for task in tasks)

@@ -34,8 +34,11 @@ def test_a_sleep_is_interruptible_and_has_the_stack_where_it_waits():
     (docs/design/tracker.md)."""
     tid, sleeps = threading.get_native_id(), []
 
+    def is_sleep(record):
+        return (record["tid"], record["payload"][0]) == (tid, OffcpuReason.INTERRUPTIBLE)
+
     def told(found):
-        if tid in [record["tid"] for record, _ in found]:
+        if any(is_sleep(record) for record, _ in found):
             return True
         before_ns = now_ns()
         time.sleep(0.05)
@@ -44,8 +47,7 @@ def test_a_sleep_is_interruptible_and_has_the_stack_where_it_waits():
 
     with tracking(OFFCPU, Knobs(20 * MS, tgid=os.getpid(), stacks=KERNEL)) as tracked:
         found = tracked.until(told, "a sleep")
-    record, stacks = next(one for one in found if one[0]["tid"] == tid)
-    assert OffcpuReason.INTERRUPTIBLE == record["payload"][0]
+    record, stacks = next(one for one in found if is_sleep(one[0]))
     ended_ns = record["start_ns"] + record["duration_ns"]
     assert any(before_ns <= record["start_ns"] and ended_ns <= after_ns for before_ns, after_ns in sleeps)
     assert record["duration_ns"] > 20 * MS
@@ -69,7 +71,7 @@ def test_the_waker_is_the_thread_that_wakes_and_its_stack_is_its_own():
         waker.join()
         me = threading.get_native_id()
         found = tracked.until(lambda found: me in [record["tid"] for record, _ in found], "the wait")
-    (stacks,) = [stacks for record, stacks in found if record["tid"] == me and "futex_wake" in Names.of(stacks.waker)]
+    stacks, *_ = [stacks for record, stacks in found if record["tid"] == me and "futex_wake" in Names.of(stacks.waker)]
     assert stacks.woken_by is not None
     assert (os.getpid(), wakers[0]) == stacks.woken_by[1:]
     assert "__x64_sys_futex" in Names.of(stacks.kernel[0][1])

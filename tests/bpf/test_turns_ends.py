@@ -33,7 +33,7 @@ def test_log_lines_that_nobody_answers_are_no_events(flushed, tmp_path, port):
             time.sleep(PAUSE_S)
         handler.close()
         wait_until(lambda: b"line 7" in received.read_bytes(), "all lines have come")
-    records = flushed.records_of_ended()
+    records = flushed.records_of_closed(2)
     tell(f"socat {version('socat', '-V')}", "8 log lines of SysLogHandler", 0, records)
     for role in ROLES:
         assert not len(events(records, role))

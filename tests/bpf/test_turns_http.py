@@ -93,7 +93,7 @@ def test_an_answer_in_the_middle_of_an_upload_is_one_exchange(flushed, tmp_path,
 def test_a_server_that_ends_keep_alive_fails_nothing(flushed, tmp_path, port):
     calls = Calls()
     flushed.measure(port)
-    with nginx(tmp_path, port, ANSWER, more=f"listen {port}; keepalive_timeout 1;"):
+    with nginx(tmp_path, port, ANSWER, more=f"listen {port}; keepalive_timeout 3;"):
         client = Client(port, calls)
         for _ in range(5):
             assert client.ask() == (200, b"answer")

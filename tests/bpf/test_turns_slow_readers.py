@@ -15,7 +15,7 @@ pytestmark = pytest.mark.root
 
 PORT = free_port()
 MS = 1_000_000
-PAUSE_NS = 100 * MS
+PAUSE_NS = 500 * MS
 BURST = 1 << 20  # bytes that the reader takes at a time; several times what the sockets hold
 SIZE = 4 * BURST
 
@@ -34,11 +34,11 @@ def peers(session) -> Iterator[Peers]:
 
 
 def send_to_a_slow_reader(sender: socket.socket, reader: socket.socket) -> None:
-    """One message, written at once; its reader stops for three pauses before each burst."""
+    """One message, written at once; its reader stops for longer than a pause before each burst."""
     sending = threading.Thread(target=sender.sendall, args=(bytes(SIZE),))
     sending.start()
     for _ in range(SIZE // BURST):
-        time.sleep(3 * PAUSE_NS / 1e9)
+        time.sleep(1.5 * PAUSE_NS / 1e9)
         assert len(reader.recv(BURST, socket.MSG_WAITALL)) == BURST
     sending.join()
 

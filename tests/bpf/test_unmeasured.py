@@ -117,10 +117,11 @@ def test_a_client_whose_own_port_is_the_targets_leaves_no_evidence_either(sessio
     recorder = record(RETRANSMITS)
     client, server = connected(lossy, port, to=free_port())
     lossy.server.filter("input", f"tcp sport {port} meta length > 500 numgen inc mod 1000000 == 0 drop")
+    before = counters(lossy.client)["RetransSegs"]
     with client, server:
         client.sendall(bytes(1000))
         server.recv(1000, socket.MSG_WAITALL)
-    assert 1 == counters(lossy.client)["RetransSegs"], "it was sent again"
+    assert counters(lossy.client)["RetransSegs"] > before, "it was sent again"
     recorder.flush()
     assert not len(recorder)
     assert not recorder.counted()["bytes_sent"]

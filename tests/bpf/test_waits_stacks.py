@@ -132,7 +132,7 @@ def test_a_lock_that_another_thread_holds_is_named_by_it(user_waits, waiter, cli
     assert ["let_go", "collect"] == functions(symbols, wait, names.WAIT_WAKER_STACK)[:2]
     (lock,) = [what for what, *_ in describe(split, 0) if what.startswith("futex")]
     assert lock in ('futex (woken by thread "gc")', 'futex (longest woken by thread "gc")')
-    assert 49 * MS < split["waker_ns"] <= split["call_ns"].max()
+    assert wait["blocked_ns"] == split["waker_ns"] <= split["call_ns"].max()
 
 
 def test_another_process_of_the_container_is_named_and_one_outside_is_not(user_waits, client, symbols):
@@ -148,13 +148,13 @@ def test_another_process_of_the_container_is_named_and_one_outside_is_not(user_w
 @pytest.mark.parametrize("busy", [False, True])
 def test_what_a_timer_ends_has_no_waker_whatever_it_comes_upon(user_waits, client, busy):
     """`busy`: it comes upon programs in user mode, that have nothing to do with it. A wake-up may be unseen: the kernel
-    runs no program inside itself, and counts that."""
+    runs no program inside itself, nor one upon the host's first process (docs/design/kernel.md)."""
     burning = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(2 * busy)]
     try:
         waits = [longest(user_waits, client.ask(act)) for act in 4 * ["sleep 30", "timeout 30"]]
         seen = [wait for wait in waits if woken_by(wait)]
         assert ["an interrupt"] * len(seen) == [woken_by(wait) for wait in seen], [reason(wait) for wait in waits]
-        assert 0 < len(seen) >= len(waits) - user_waits.lost()["recursion"]
+        assert len(seen) > len(waits) / 2
     finally:
         for one in burning:
             one.kill()

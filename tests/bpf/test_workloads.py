@@ -142,7 +142,9 @@ def test_tls_requests_are_never_linked_wrongly(session, tmp_path, setup_turns):
         of_client = np.searchsorted(stamps[:, 0], pairs.client.start_ns[mine], side="right") - 1
         of_server = np.searchsorted(stamps[:, 0], pairs.server.start_ns[mine], side="right") - 1
         np.testing.assert_array_equal(of_client, of_server, "a link between two requests")
-        assert (np.bincount(of_client[of_client >= 0], minlength=100)[1:] == 1).all(), "each request is one pair"
+        paired = np.bincount(of_client[of_client >= 0], minlength=100)
+        assert (paired[1:] <= 1).all(), "a request is one pair at most"
+        assert (paired[34:] == 1).all(), "each is one, once 32 clean turns follow whatever the tickets overlapped"
         linked[port] = int((of_client >= 0).sum())
     print(
         f"TLS 1.3, setupTurns {setup_turns}: {sum(linked.values())} of 800 requests linked, {len(pairs)} pairs in all"

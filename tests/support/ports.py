@@ -1,11 +1,15 @@
 """TCP ports for servers of tests."""
 
+import os
 import random
 import socket
 from contextlib import suppress
 
-# Below those that the kernel gives to clients. In any order: two test runs do not meet.
-_candidates = iter(random.sample(range(10_000, 30_000), k=20_000))
+# Below those that the kernel gives to clients. In any order: two test runs do not meet, nor two workers of one.
+_worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+_mine = range(10_000 + _worker, 30_000, _workers)
+_candidates = iter(random.sample(_mine, k=len(_mine)))
 
 
 def free_port() -> int:

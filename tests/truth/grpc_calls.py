@@ -13,7 +13,15 @@ PAUSE_S = 0.15  # of a server that streams
 
 
 class Handlers(grpc.GenericRpcHandler):
-    """`/calls/KIND`: echo, fail, slow, count (server streams), sum (client streams), chat (both)."""
+    """`/calls/KIND`: echo, fail, slow, held (the same, and says so), count (server streams), sum (client streams), chat
+    (both)."""
+
+    def __init__(self, held: threading.Semaphore) -> None:
+        self._held = held
+
+    def _hold(self, asked: bytes, context: grpc.ServicerContext) -> bytes:
+        self._held.release()
+        return _slow(asked, context)
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
         kind = details.method.rpartition("/")[2]
@@ -21,6 +29,7 @@ class Handlers(grpc.GenericRpcHandler):
             "echo": grpc.unary_unary_rpc_method_handler(lambda asked, _: asked),
             "fail": grpc.unary_unary_rpc_method_handler(_fail),
             "slow": grpc.unary_unary_rpc_method_handler(_slow),
+            "held": grpc.unary_unary_rpc_method_handler(self._hold),
             "count": grpc.unary_stream_rpc_method_handler(_count),
             "sum": grpc.stream_unary_rpc_method_handler(lambda asked, _: str(sum(1 for _ in asked)).encode()),
             "chat": grpc.stream_stream_rpc_method_handler(lambda asked, _: asked),
@@ -50,12 +59,15 @@ class Grpc(AbstractContextManager["Grpc"]):
 
     def __init__(self, port: int, through: int = 0, workers: int = 50, **options: int) -> None:
         """`options`: of the server, without their prefix."""
+        self._held = threading.Semaphore(0)  # of calls that are under way
         of_server = [(f"grpc.{name}", value) for name, value in options.items()]
-        self._server = grpc.server(futures.ThreadPoolExecutor(workers), handlers=(Handlers(),), options=of_server)
+        self._server = grpc.server(
+            futures.ThreadPoolExecutor(workers), handlers=(Handlers(self._held),), options=of_server
+        )
         self._server.add_insecure_port(f"127.0.0.1:{port}")
         self._server.start()
         self._channel = grpc.insecure_channel(f"127.0.0.1:{through or port}")
-        grpc.channel_ready_future(self._channel).result(10)
+        grpc.channel_ready_future(self._channel).result(60)
         self.made: Counter[str] = Counter()
         self._noting = threading.Lock()
 
@@ -92,8 +104,8 @@ class Grpc(AbstractContextManager["Grpc"]):
 
     def cancel(self) -> None:
         """One that the client cancels when it is under way."""
-        call = self._channel.unary_unary("/calls/slow").future(b"")
-        threading.Event().wait(0.05)
+        call = self._channel.unary_unary("/calls/held").future(b"")
+        assert self._held.acquire(timeout=60)
         assert call.cancel()
         self._note("cancel")
 

@@ -149,7 +149,7 @@ class Connection:
         self.asks.put(PREFACE, frame(Type.SETTINGS, 0, 0, bytes(6)))
         self.answers.put(frame(Type.SETTINGS, 0, 0, bytes(12)))
 
-    def settle(self, dice: Random, deadline_s: float = 10) -> None:
+    def settle(self, dice: Random, deadline_s: float = 60) -> None:
         """Move all that is queued."""
         over = time.monotonic() + deadline_s
         while any(way.read.moved < way.queued for way in self.ways):

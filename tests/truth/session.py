@@ -108,7 +108,7 @@ class Session:
             http2=protocol is Protocol.HTTP2,
         )
 
-    def records(self, at_least: int = 0, timeout_s: float = 10) -> np.ndarray:
+    def records(self, at_least: int = 0, timeout_s: float = 60) -> np.ndarray:
         """All records so far, once there are `at_least` so many."""
         wait_until(
             lambda: self._count() >= at_least,

@@ -47,7 +47,7 @@ class Streams(AbstractContextManager["Streams"]):
             return records[records["stream_id"] > 0]
 
         with suppress(AssertionError):
-            wait_until(lambda: len(so_far()) >= count, f"{count} records of streams", 10)
+            wait_until(lambda: len(so_far()) >= count, f"{count} records of streams")
         return so_far()
 
     def records_of_ended(self) -> np.ndarray:

@@ -47,7 +47,7 @@ class Workload:
         server = deployment(name, pod(arguments, node, {}, readinessProbe=probe), replicas)
         self.cluster.apply([service, server], self.namespace)
         self.cluster.wait_for_rollout(f"deployment/{name}", self.namespace)
-        dial = f"timeout 5 bash -c ': </dev/tcp/{self.cluster.service_ip(name, self.namespace)}/{CONTROL_PORT}'"
+        dial = f"timeout 5 bash -c ': </dev/tcp/{self.cluster.service_ip(name, self.namespace)}/{PORT}'"
         for one in self.cluster.nodes:  # their kube-proxies know of it
             reached = ("bash", "-c", f"{dial} && echo reached")
             wait_for(lambda n=one, r=reached: self.cluster.in_node(n, *r, check=False), f"{one} reaches {name}")
