@@ -95,7 +95,9 @@ static __always_inline void come_back(struct task_struct *task)
 static __always_inline int on_switch(void *ctx, bool preempted, struct task_struct *prev, struct task_struct *next,
 				     __u32 state)
 {
-	if (maybe_watched(prev))
+	if (!preempted && state & TASK_DEAD)
+		leave_for_good(prev);
+	else if (maybe_watched(prev))
 		leave(ctx, prev, preempted ? 0 : state);
 	if (maybe_watched(next))
 		come_back(next);

@@ -190,6 +190,20 @@ static __always_inline void forget_thread(struct task_struct *task)
 	bpf_task_storage_delete(&threads, task);
 }
 
+/*
+ * A thread's last switch. It goes without what is kept of it, if the kernel has skipped the program at its exit, as Linux 7
+ * may; what is stored at the task goes with that.
+ */
+static __always_inline void leave_for_good(struct task_struct *task)
+{
+	struct thread *t = find_thread(task);
+
+	if (t && t->key)
+		bpf_map_delete_elem(&readers, &t->key);
+	if (maybe_watched(task) && !task->signal->live.counter)
+		unwatch(task->tgid);
+}
+
 /* Take off what others have ended. */
 static __always_inline void settle(struct thread *t)
 {
