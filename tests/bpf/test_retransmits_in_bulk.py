@@ -143,6 +143,7 @@ def statistics() -> Iterator[None]:
     STATISTICS.write_text(before)
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.usefixtures("statistics")
 def test_a_million_packets_without_loss_run_no_program():
     port = free_port()
@@ -152,23 +153,26 @@ def test_a_million_packets_without_loss_run_no_program():
             namespace.sysctl("net.ipv4.tcp_rto_min_us", 5_000_000)
             namespace.sysctl("net.ipv4.tcp_wmem", "4096 65536 65536")  # all of it fits into the queue
         pairs = calm.connect(port, count=4)
-        retransmitted, quiet = counters(calm.client)["RetransSegs"], 0
+        retransmitted, quiet = 0, 0
 
         def a_million_carried_without_a_run() -> bool:
             """Add the packets of a short while, unless a program ran in it: what the rest of this machine sends again
             runs them too."""
-            nonlocal quiet
-            before, start = runs(), carried(calm.client)
-            wait_until(lambda: carried(calm.client) - start >= PACKETS // 50, "packets", timeout_s=60)
-            packets, more = carried(calm.client) - start, runs() - before
-            quiet += 0 if more["retransmit"] + more["synack"] + more["loss_probe"] else packets
+            nonlocal quiet, retransmitted
+            before, start, resent = runs(), carried(calm.client), counters(calm.client)["RetransSegs"]
+            wait_until(lambda: carried(calm.client) - start >= PACKETS // 200, "packets", timeout_s=60)
+            packets, resent = carried(calm.client) - start, counters(calm.client)["RetransSegs"] - resent
+            more = runs() - before
+            if not more["retransmit"] + more["synack"] + more["loss_probe"]:
+                quiet += packets
+                retransmitted += resent
             return quiet >= PACKETS
 
         with flooding(pairs):
             wait_until(
-                a_million_carried_without_a_run, "packets while no program ran", timeout_s=120, seen=lambda: quiet
+                a_million_carried_without_a_run, "packets while no program ran", timeout_s=600, seen=lambda: quiet
             )
-        assert counters(calm.client)["RetransSegs"] == retransmitted
+        assert not retransmitted
 
 
 @pytest.mark.usefixtures("statistics")

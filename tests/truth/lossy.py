@@ -33,6 +33,7 @@ class Network:
         for namespace in (client, server):
             namespace.run("ip", "link", "set", INTERFACE, "gso_max_segs", "1")
             namespace.sysctl("net.ipv4.tcp_congestion_control", "reno")
+            namespace.sysctl("net.ipv4.tcp_slow_start_after_idle", 0)  # a machine that stalls makes no window smaller
 
     def connect(
         self, port: int, host: str = SERVER_ADDRESS, listen: str = "", count: int = 1
