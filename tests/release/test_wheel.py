@@ -25,8 +25,8 @@ def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment with the wheel and what it depends on, in the versions that are tested."""
     folder = tmp_path_factory.mktemp("clean") / "environment"
     subprocess.run(["/usr/bin/python3", "-m", "venv", folder], check=True)
-    pip = [folder / "bin/pip", "install", "-q", "--disable-pip-version-check", "-c", ROOT / "constraints.txt"]
-    subprocess.run([*pip, built], check=True)
+    pip = [folder / "bin/python", "-I", "-m", "pip", "-q", "--disable-pip-version-check"]  # -I: no PYTHONPATH
+    subprocess.run([*pip, "install", "-c", ROOT / "constraints.txt", built], check=True)
     return folder
 
 
@@ -110,7 +110,7 @@ def test_uninstalling_leaves_nothing(built: Path, tmp_path: Path) -> None:
     target = tmp_path / "environment"
     subprocess.run(["/usr/bin/python3", "-m", "venv", target], check=True)
     before = {path for path in target.rglob("*") if "__pycache__" not in path.parts}
-    pip = [target / "bin/pip", "-q", "--disable-pip-version-check"]
+    pip = [target / "bin/python", "-I", "-m", "pip", "-q", "--disable-pip-version-check"]
     subprocess.run([*pip, "install", "--no-deps", built], check=True)
     subprocess.run([*pip, "uninstall", "-y", "latencyprobe"], check=True)
 
