@@ -183,8 +183,8 @@ def test_operator_that_is_killed_again_and_again_counts_every_minute_of_every_no
     given = [one for node in nodes for one in node.given]
     found = counts_in(tmp_path / "sli.db", given)
     again = sum(times > 1 for node in nodes for times in node.directory.times.values())
-    print(f"seed {seed}: {KILLS} kills, {len(given)} counts of {len(nodes)} nodes, {again} batches sent again, ")
-    print(f"{in_doubt} of them after they had been stored")
+    print(f"seed {seed}: {KILLS} kills, {len(given)} counts of {len(nodes)} nodes, {again} batches sent again; ")
+    print(f"at the kills {in_doubt} were stored and not answered")
     assert not {one: found[one] for one in given if found[one] != 1}
     assert found.total() == len(given), "nothing else was counted"
     assert again, "kills fell while batches were under way"
