@@ -83,16 +83,12 @@ int BPF_PROG(state__tp_btf, struct sock *sk, int oldstate, int newstate)
 	return on_state(sk, newstate);
 }
 
-/*
- * The last thread of a process to end ends it. Of several at once each may think so and be here before the others, so what
- * is kept of a thread goes whether its process is watched or not.
- */
+/* Another may have ended its process already, so what is kept of a thread goes whether that is watched or not. */
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(exit__tp_btf, struct task_struct *task)
 {
 	forget_thread(task);
-	if (maybe_watched(task) && !task->signal->live.counter)
-		unwatch(task->tgid);
+	end_process_with(task);
 	return 0;
 }
 

@@ -190,9 +190,16 @@ static __always_inline void forget_thread(struct task_struct *task)
 	bpf_task_storage_delete(&threads, task);
 }
 
+/* The last thread of a process to end ends it; of several at once each may be taken for that. */
+static __always_inline void end_process_with(struct task_struct *task)
+{
+	if (maybe_watched(task) && !task->signal->live.counter)
+		unwatch(task->tgid);
+}
+
 /*
- * A thread's last switch. It goes without what is kept of it, if the kernel has skipped the program at its exit, as Linux 7
- * may; what is stored at the task goes with that.
+ * A thread's last switch: here goes what is still kept of it because the kernel has skipped the program at its exit, as
+ * Linux 7 may. What is stored at the task goes with the task.
  */
 static __always_inline void leave_for_good(struct task_struct *task)
 {
@@ -200,8 +207,7 @@ static __always_inline void leave_for_good(struct task_struct *task)
 
 	if (t && t->key)
 		bpf_map_delete_elem(&readers, &t->key);
-	if (maybe_watched(task) && !task->signal->live.counter)
-		unwatch(task->tgid);
+	end_process_with(task);
 }
 
 /* Take off what others have ended. */

@@ -47,10 +47,10 @@ class Workload:
         server = deployment(name, pod(arguments, node, {}, readinessProbe=probe), replicas)
         self.cluster.apply([service, server], self.namespace)
         self.cluster.wait_for_rollout(f"deployment/{name}", self.namespace)
-        dial = f"timeout 5 bash -c ': </dev/tcp/{self.cluster.service_ip(name, self.namespace)}/{PORT}'"
+        address = f"/dev/tcp/{self.cluster.service_ip(name, self.namespace)}/{PORT}"
+        dial = ("timeout", "5", "bash", "-c", f": <{address} && echo reached")
         for one in self.cluster.nodes:  # their kube-proxies know of it
-            reached = ("bash", "-c", f"{dial} && echo reached")
-            wait_for(lambda n=one, r=reached: self.cluster.in_node(n, *r, check=False), f"{one} reaches {name}")
+            wait_for(lambda n=one: self.cluster.in_node(n, *dial, check=False), f"{one} reaches {name}")
 
     def load(self, name: str = "client", server: str = "server", node: str | None = "n1", rate: int = 50) -> None:
         """Start an endless client of a server, with `rate` RPCs per second, as a Deployment."""
