@@ -97,21 +97,34 @@ class Truth:
 def with_cookies_of_log(truth: Truth, records: NDArray[np.void]) -> NDArray[np.void]:
     """Return `records` with the log's cookies, found by the ports, for kernels that give programs none (Linux 5.10).
 
+    A port may be used again (Linux does so on loopback after a second): such connections are told by their order.
     Raises ValueError unless each connection of the log has one number in the records, and each number one connection.
     """
     known = records.copy()
     for role in (CLIENT, SERVER):
-        log, rows = truth.side(role), np.flatnonzero(records["role"] == role)
-        of_log, of_records = (
-            set(zip(*(side[name].tolist() for name in ("local_port", "peer_port", cookie)), strict=True))
-            for side, cookie in ((log, "cookie"), (records[rows], "sock_cookie"))
-        )
-        cookies = {(local, peer): cookie for local, peer, cookie in of_log}
-        found = {number: cookies.get((local, peer), 0) for local, peer, number in of_records}
-        if not len(of_log) == len(cookies) == len(of_records) == len(found) == len(set(found.values())):
-            raise ValueError(f"{len(of_log)} connections are not one to one with {len(of_records)} in the records")
-        known["sock_cookie"][rows] = [found[number] for number in records["sock_cookie"][rows].tolist()]
+        rows = np.flatnonzero(records["role"] == role)
+        ports, cookies = _connections(truth.side(role), "cookie")
+        found, numbers = _connections(records[rows], "sock_cookie")
+        if ports != found:
+            raise ValueError(f"{len(ports)} connections are not one to one with {len(found)} in the records")
+        cookie_of = dict(zip(numbers, cookies, strict=True))
+        known["sock_cookie"][rows] = [cookie_of[number] for number in records["sock_cookie"][rows].tolist()]
     return known
+
+
+def _connections(of: NDArray[np.void], number: str) -> tuple[list[tuple[int, int]], list[int]]:
+    """Return ports and number of each connection, by ports, those of the same ones as they began. Raises ValueError
+    where two have one number."""
+    began_ns: dict[tuple[int, int, int], int] = {}
+    names = ("local_port", "peer_port", number, "send_start_ns")
+    for local, peer, of_socket, ns in zip(*(of[name].tolist() for name in names), strict=True):
+        one = (local, peer, of_socket)
+        began_ns[one] = min(ns, began_ns.get(one, ns))
+    in_order = sorted(began_ns, key=lambda one: (*one[:2], began_ns[one]))
+    ports, numbers = [one[:2] for one in in_order], [one[2] for one in in_order]
+    if len(set(numbers)) < len(numbers):
+        raise ValueError(f"{len(numbers)} connections have {len(set(numbers))} numbers")
+    return ports, numbers
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from tests.truth.join import (
     outside_stages,
     pair_stages,
     pairs_by_rpc,
+    with_cookies_of_log,
 )
 
 pytestmark = pytest.mark.root  # needs a C compiler, as the kernel tests do
@@ -166,6 +168,22 @@ def test_join_tells_missing_extra_and_different_records(truth):
     assert matched.missing(SERVER).tolist() == [4]
     assert matched.extra[CLIENT].tolist() == [len(broken) - 1]
     assert disagreements(truth, broken, matched)["client request_bytes"] == 1
+
+
+def test_connections_that_had_the_same_ports_one_after_the_other_are_told_by_their_order(truth):
+    records = perfect_records(truth)
+    records["send_start_ns"] = np.concatenate([truth.client["send_start_ns"], truth.server["send_start_ns"]])
+    numbers, truth = records.copy(), replace(truth, client=truth.client.copy(), server=truth.server.copy())
+    numbers["sock_cookie"] ^= np.uint64(1 << 60)
+    for each in (truth.client, truth.server, numbers):
+        each["local_port"], each["peer_port"] = 1, 2
+    assert with_cookies_of_log(truth, numbers)["sock_cookie"].tolist() == records["sock_cookie"].tolist()
+
+    first, last = numbers["sock_cookie"][[0, len(truth) - 1]]
+    assert first != last
+    numbers["sock_cookie"][numbers["sock_cookie"] == last] = first
+    with pytest.raises(ValueError, match="connections"):
+        with_cookies_of_log(truth, numbers)
 
 
 def test_join_counts_wrong_pairs(truth):
