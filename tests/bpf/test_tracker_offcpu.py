@@ -69,7 +69,7 @@ def test_the_waker_is_the_thread_that_wakes_and_its_stack_is_its_own():
 
         def wake():
             wakers.append(threading.get_native_id())
-            time.sleep(0.05)
+            time.sleep(0.05)  # the wait that is to be told of, above the threshold
             event.set()
 
         waker = threading.Thread(target=wake)

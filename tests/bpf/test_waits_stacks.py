@@ -86,11 +86,11 @@ def longest(waits: Recorder, told: Told) -> np.void:
 def test_a_wait_has_the_functions_of_its_program_up_to_the_threads_first(user_waits, client, symbols):
     waits = []
 
-    def whole() -> bool:
+    def has_kernel_frames() -> bool:
         waits.append(longest(user_waits, client.ask("sleep 50")))
         return waits[-1]["frames"] > 3
 
-    wait_until(whole, "the kernel's stack is there as well; it may keep one from all programs")
+    wait_until(has_kernel_frames, "the kernel's stack is there as well; it may keep one from all programs")
     wait = waits[-1]
     found = functions(symbols, wait, names.WAIT_USER_STACK)
     assert ["nap", "sleeps_deeper", "sleeps", "serve", "entry"] == found
