@@ -292,6 +292,22 @@ static __always_inline struct connection *measured(struct sock *sk, const struct
 	return by_turns(decide(sk, ROLE_UNKNOWN, EXCLUDED_PARTIAL, UNLOCKED));
 }
 
+/* Data in a SYN has come past every hook. Of a socket that is being established by its peer. */
+static __always_inline __u8 excluded_of_accepted(const struct tcp_sock *tp)
+{
+	return tp->bytes_received ? EXCLUDED_TFO : EXCLUDED_NONE;
+}
+
+/* A server may answer what came in the SYN before the handshake is over (RFC 7413, 4.2): no state has told of it yet. */
+static __always_inline struct connection *connection_of_early(struct sock *sk)
+{
+	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+
+	if (!tp || !tp->fastopen_rsk)
+		return NULL;
+	return by_turns(decide(sk, ROLE_SERVER, excluded_of_accepted(tp), SENDING));
+}
+
 /*
  * The same for hooks that adopt, as far as their hold allows. Nothing but TCP has storage of ours. Sockets whose cgroup
  * has left the plan are let go by the flush, which user space runs whenever it has put a plan in force.
@@ -299,6 +315,7 @@ static __always_inline struct connection *measured(struct sock *sk, const struct
 static __always_inline struct connection *connection_of(struct sock *sk, enum hold hold, const struct config *cfg)
 {
 	struct connection *c;
+	__u8 state;
 
 #ifndef CONNECTIONS_IN_HASH /* which cannot be flushed */
 	if (!passes_filter(sk))
@@ -307,10 +324,13 @@ static __always_inline struct connection *connection_of(struct sock *sk, enum ho
 	c = find_connection(sk);
 	if (c && (c->generation == cfg->generation || c->generation == NEVER_MEASURED))
 		return c->target_set ? by_turns(c) : NULL;
-	if (sk->__sk_common.skc_state != TCP_ESTABLISHED)
+	state = sk->__sk_common.skc_state;
+	if (state != TCP_ESTABLISHED && !(hold == SENDING && state == TCP_SYN_RECV))
 		hold = UNLOCKED;
 	if (!c && (hold == UNLOCKED || !is_tcp(sk) || is_unmeasured(sk, cfg->generation) || !in_scope(sk, cfg)))
 		return NULL;
+	if (hold == SENDING && state == TCP_SYN_RECV)
+		return connection_of_early(sk);
 	return by_turns(decide(sk, ROLE_UNKNOWN, EXCLUDED_PARTIAL, hold));
 }
 

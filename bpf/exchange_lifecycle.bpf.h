@@ -236,14 +236,15 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 	if (!tp)
 		return 0;
 	if (newstate == TCP_ESTABLISHED) {
-		/* data in the SYN: a client's is acknowledged by now, unless the server refused it; a server's came */
-		bool fast_open = oldstate == TCP_SYN_SENT ? tp->write_seq != tp->snd_una || tp->bytes_acked > 1
-							  : tp->bytes_received;
+		bool connected = oldstate == TCP_SYN_SENT;
+		__u8 excluded = excluded_of_accepted(tp);
 
+		/* a client's data in the SYN is acknowledged by now, unless the server refused it */
+		if (connected)
+			excluded = tp->write_seq != tp->snd_una || tp->bytes_acked > 1 ? EXCLUDED_TFO : EXCLUDED_NONE;
 		c = find_connection(sk);
 		if (!c || c->generation != NEVER_MEASURED)
-			decide(sk, oldstate == TCP_SYN_SENT ? ROLE_CLIENT : ROLE_SERVER,
-			       fast_open ? EXCLUDED_TFO : EXCLUDED_NONE, LOCKED);
+			decide(sk, connected ? ROLE_CLIENT : ROLE_SERVER, excluded, LOCKED);
 		return 0;
 	}
 	if (newstate == TCP_SYN_SENT) {

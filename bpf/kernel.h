@@ -263,6 +263,7 @@ struct tcp_sock {
 	__u32 rcv_ooopack;
 	bool is_mptcp;
 	bool syn_smc;
+	struct request_sock *fastopen_rsk;
 };
 
 /* The second argument of tcp_retransmit_synack; its addresses are where a sock has its own. */
