@@ -292,7 +292,7 @@ static __always_inline struct connection *measured(struct sock *sk, const struct
 	return by_turns(decide(sk, ROLE_UNKNOWN, EXCLUDED_PARTIAL, UNLOCKED));
 }
 
-/* Data in a SYN has come past every hook. Of a socket that is being established by its peer. */
+/* Of a socket that its peer opens: what came in the SYN came past every hook. */
 static __always_inline __u8 excluded_of_accepted(const struct tcp_sock *tp)
 {
 	return tp->bytes_received ? EXCLUDED_TFO : EXCLUDED_NONE;
@@ -315,7 +315,7 @@ static __always_inline struct connection *connection_of_early(struct sock *sk)
 static __always_inline struct connection *connection_of(struct sock *sk, enum hold hold, const struct config *cfg)
 {
 	struct connection *c;
-	__u8 state;
+	bool early;
 
 #ifndef CONNECTIONS_IN_HASH /* which cannot be flushed */
 	if (!passes_filter(sk))
@@ -324,12 +324,12 @@ static __always_inline struct connection *connection_of(struct sock *sk, enum ho
 	c = find_connection(sk);
 	if (c && (c->generation == cfg->generation || c->generation == NEVER_MEASURED))
 		return c->target_set ? by_turns(c) : NULL;
-	state = sk->__sk_common.skc_state;
-	if (state != TCP_ESTABLISHED && !(hold == SENDING && state == TCP_SYN_RECV))
+	early = hold == SENDING && sk->__sk_common.skc_state == TCP_SYN_RECV;
+	if (!early && sk->__sk_common.skc_state != TCP_ESTABLISHED)
 		hold = UNLOCKED;
 	if (!c && (hold == UNLOCKED || !is_tcp(sk) || is_unmeasured(sk, cfg->generation) || !in_scope(sk, cfg)))
 		return NULL;
-	if (hold == SENDING && state == TCP_SYN_RECV)
+	if (early)
 		return connection_of_early(sk);
 	return by_turns(decide(sk, ROLE_UNKNOWN, EXCLUDED_PARTIAL, hold));
 }
