@@ -10,6 +10,7 @@ from latencyprobe_agent.kernel.evidence import Filter
 from latencyprobe_agent.signals.table import HANDSHAKES, RETRANSMITS
 from latencyprobe_agent.vocabulary.records import ExchangeFlags, Excluded, Outcome, RetransmitKind, Role
 from tests.truth.http2 import ASK, Connection, Type, frame
+from tests.truth.netns import ONCE
 from tests.truth.peers import Peers, disconnect
 from tests.truth.recorder import alone
 from tests.truth.sides import of_role
@@ -161,7 +162,7 @@ def test_a_tool_shows_a_retransmit_with_the_addresses_of_its_connection_and_coun
         ports = []
         for _ in range(2):
             ports.append(client.getsockname()[1])
-            lossy.server.filter("input", f"tcp dport {port} meta length > 500 numgen inc mod 1000000 == 0 drop")
+            lossy.server.filter("input", f"tcp dport {port} meta length > 500 {ONCE} drop")
             client.sendall(bytes(1000))
             assert len(server.recv(1000, socket.MSG_WAITALL)) == 1000
             lossy.server.unfilter()

@@ -25,7 +25,6 @@ from tests.truth.handshaking import (
     IS_SYNACK,
     KERNEL,
     MS,
-    ONCE,
     RESENT_NS,
     SERVER,
     TC,
@@ -37,6 +36,7 @@ from tests.truth.handshaking import (
     listen,
     size,
 )
+from tests.truth.netns import ONCE
 from tests.truth.recorder import Recorder, alone
 
 pytestmark = [pytest.mark.root, pytest.mark.timer]

@@ -31,7 +31,6 @@ from tests.truth import frames
 from tests.truth.handshaking import (
     CLIENT,
     IS_SYN,
-    ONCE,
     RESENT_NS,
     SERVER,
     S,
@@ -43,7 +42,7 @@ from tests.truth.handshaking import (
     reported,
     size,
 )
-from tests.truth.netns import INTERFACE, Namespace
+from tests.truth.netns import INTERFACE, ONCE, Namespace
 from tests.truth.recorder import OBJECTS
 
 pytestmark = [pytest.mark.root, pytest.mark.timer]
@@ -182,6 +181,8 @@ def drop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
 def test_a_program_behind_ours_has_its_say_and_stays(ends, port, variant, drop):
     """It was there first, drops all that leaves the client, and is what the packet meets after us."""
     client, server = ends
+    with listen(server, port):
+        dial(client, port).close()  # or no SYN would come as far: who has the address is asked first, and dropped
     with client.inside():
         place = Place.find(INTERFACE, pod=False).interface.ifindex
         if variant == "tcx":

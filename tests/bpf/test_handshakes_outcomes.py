@@ -12,7 +12,6 @@ from tests.truth.handshaking import (
     IS_SYN,
     KERNEL,
     MS,
-    ONCE,
     RESENT_NS,
     SERVER,
     TC,
@@ -24,7 +23,7 @@ from tests.truth.handshaking import (
     outcome,
     size,
 )
-from tests.truth.netns import INTERFACE
+from tests.truth.netns import INTERFACE, ONCE
 
 pytestmark = [pytest.mark.root, pytest.mark.timer]
 

@@ -10,9 +10,9 @@ from latencyprobe_agent.measure.recent import RecentHalves
 from latencyprobe_agent.signals.retransmits import EXPLAINS, KEY
 from latencyprobe_agent.signals.table import RETRANSMITS
 from latencyprobe_agent.vocabulary.records import Role
-from tests.truth.handshaking import ONCE
 from tests.truth.http2 import ASK, Connection, Type, frame
 from tests.truth.lossy import Network
+from tests.truth.netns import ONCE
 from tests.truth.recorder import beside
 from tests.truth.streams import Streams
 

@@ -16,13 +16,12 @@ from latencyprobe_agent.signals.table import RETRANSMITS
 from latencyprobe_agent.vocabulary.records import RetransmitKind, Role
 from tests.support.waiting import wait_until
 from tests.truth.lossy import counters
-from tests.truth.netns import INTERFACE, Namespace
+from tests.truth.netns import INTERFACE, ONCE, Namespace
 from tests.truth.recorder import Recorder, alone, cookie
 
 pytestmark = [pytest.mark.root, pytest.mark.timer]
 
 SEGMENT, SYNACK = RetransmitKind.SEGMENT, RetransmitKind.SYNACK
-ONCE = "numgen inc mod 1000000 == 0"  # the first packet that comes to this part of a rule
 EVERY_OTHER = "numgen inc mod 2 == 0"
 FIRST_TEN = "numgen inc mod 1000000 < 10"
 PIECE = 60_000

@@ -12,13 +12,13 @@ from latencyprobe_agent.signals.table import RETRANSMITS
 from latencyprobe_agent.vocabulary.records import Role
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
+from tests.truth.netns import ONCE
 from tests.truth.peers import disconnect, reset
 
 pytestmark = [pytest.mark.root, pytest.mark.timer]
 
 MS = 1_000_000
 DATA = "meta length > 500"
-ONCE = "numgen inc mod 1000000 == 0"
 
 
 def turn(client: socket.socket, server: socket.socket, request: int = 100, response: int = 1000) -> None:

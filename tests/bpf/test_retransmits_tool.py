@@ -18,6 +18,7 @@ from latencyprobe_agent.signals.table import RETRANSMITS
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 from tests.truth.lossy import SERVER_ADDRESS, Network, network
+from tests.truth.netns import ONCE
 from tests.truth.recorder import Recorder, alone
 
 pytestmark = pytest.mark.root
@@ -61,7 +62,7 @@ def lose_one(
     for _ in range(5):
         ((client, server),) = lossy.connect(PORT, host, listen)
         sender, receiver = (server, client) if answer else (client, server)
-        at.filter("input", f"tcp {way} {PORT} meta length > 500 numgen inc mod 1000000 == 0 drop")
+        at.filter("input", f"tcp {way} {PORT} meta length > 500 {ONCE} drop")
         sender.sendall(bytes(1000))
         assert len(receiver.recv(1000, socket.MSG_WAITALL)) == 1000
         at.unfilter()

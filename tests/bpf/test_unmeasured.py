@@ -12,6 +12,7 @@ from latencyprobe_agent.vocabulary.records import Excluded, Role
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 from tests.truth.lossy import SERVER_ADDRESS, Network, counters
+from tests.truth.netns import ONCE
 from tests.truth.peers import Peers
 from tests.truth.session import Session
 from tests.truth.sides import of_role
@@ -97,7 +98,7 @@ def test_who_had_connected_is_known_when_a_later_plan_asks(session, lossy, port)
     """Of both ends' ports a target's, and a segment could not be sent: the socket's counters do not tell any more."""
     session.measure(free_port(), pause_ns=NO_PAUSE_NS)
     client, server = connected(lossy, port, to=port)
-    lossy.client.filter("output", f"tcp dport {port} meta length > 500 numgen inc mod 1000000 == 0 drop")
+    lossy.client.filter("output", f"tcp dport {port} meta length > 500 {ONCE} drop")
     with client, server:
         for number in range(4):
             if number == 2:
@@ -116,7 +117,7 @@ def test_a_client_whose_own_port_is_the_targets_leaves_no_evidence_either(sessio
     session.measure(port, pause_ns=NO_PAUSE_NS, evidence=("retransmits",))
     recorder = record(RETRANSMITS)
     client, server = connected(lossy, port, to=free_port())
-    lossy.server.filter("input", f"tcp sport {port} meta length > 500 numgen inc mod 1000000 == 0 drop")
+    lossy.server.filter("input", f"tcp sport {port} meta length > 500 {ONCE} drop")
     before = counters(lossy.client)["RetransSegs"]
     with client, server:
         client.sendall(bytes(1000))

@@ -19,7 +19,6 @@ S, MS, US = 1_000_000_000, 1_000_000, 1_000
 RESENT_NS = 900 * MS  # a SYN and a SYN-ACK are sent again after a second, in ticks
 CLIENT, SERVER = Role.CLIENT, Role.SERVER
 KERNEL, TC = HandshakeMethod.KERNEL, HandshakeMethod.TC
-ONCE = "numgen inc mod 1000000 == 0"  # the first packet that comes to this part of a rule
 IS_SYN, IS_SYNACK, IS_ACK = (f"tcp flags & (fin | syn | rst | ack) == {flags}" for flags in ("syn", "syn | ack", "ack"))
 
 

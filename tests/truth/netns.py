@@ -12,6 +12,7 @@ from pathlib import Path
 
 _CLONE_NEWNET = 0x40000000  # linux/sched.h
 INTERFACE = "lp0"
+ONCE = "numgen inc mod 1000000 == 0"  # in a rule: the first packet that comes to this part of it
 
 
 class Namespace:
