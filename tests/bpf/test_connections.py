@@ -205,7 +205,7 @@ def test_a_connection_whose_cgroup_leaves_the_plan_and_comes_back_begins_anew(se
 
 
 def test_another_port_is_not_measured(session):
-    session.measure(PORT + 1)
+    session.measure(free_port())
     peers = Peers(PORT)
     peers.turn()
     peers.close()

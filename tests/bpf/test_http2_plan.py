@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from latencyprobe_agent.vocabulary.records import Excluded, Outcome, Role
+from tests.support.ports import free_port
 from tests.truth.http2 import ASK, Connection, Type, frame
 from tests.truth.http2_script import SEED, Script, ask_only
 from tests.truth.streams import Streams, by_id
@@ -159,7 +160,7 @@ def test_calls_that_passed_under_another_plan_are_none_that_this_one_has_missed(
     if between == "turns":
         streams.session.measure(port)
     else:
-        streams.measure(*([port + 1] if between == "another port" else []))
+        streams.measure(*([free_port()] if between == "another port" else []))
         streams.session.programs.flush()
     call(connection, 25, 50)
     streams.measure(port)

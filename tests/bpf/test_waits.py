@@ -7,6 +7,7 @@ import pytest
 from latencyprobe.plan import WaitPolicy
 from latencyprobe_agent.signals.waits import call, reason
 from latencyprobe_agent.vocabulary.records import Served, Waiter, WaitFlags, WaitKind, WaitNr
+from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 from tests.truth.waiting_client import BOTH, MS, SLOW, blocked, blocked_ms, mostly_ms, split_of, wait_of, waiting_server
 
@@ -186,7 +187,7 @@ def test_a_request_whose_target_is_dropped_before_its_answer_leaves_its_thread_f
     (programs,) = waits.programs
     asked.say("sleep 0.2")
     wait_until(lambda: list(programs.map("readers").keys()), "its thread has read it")
-    session.measure(port + 1, evidence=BOTH, waits=SLOW)
+    session.measure(free_port(), evidence=BOTH, waits=SLOW)
     first = asked.hear()
     session.programs.flush()
     waits.flush()
