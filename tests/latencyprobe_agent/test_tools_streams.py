@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from random import Random
 from typing import IO, Any
@@ -12,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from latencyprobe_agent.tools.streams import streams
+from latencyprobe_agent.tools.tail import timestamp
 from tests.support.ports import free_port
 from tests.truth.http2 import END_HEADERS, END_STREAM, Connection, Type, frame
 from tests.truth.streams import of_kernels_that_tell_streams
@@ -26,11 +28,13 @@ def test_a_port_is_needed() -> None:
     assert "--port" in said.output
 
 
-def first_look(lines: IO[str], count: int) -> list[dict[str, Any]]:
-    """The first look that shows so many; one before may have come when some were too young."""
+def first_look(lines: IO[str], count: int, since: str) -> list[dict[str, Any]]:
+    """The first look since then that shows so many; one before may have come when some were too young."""
     told: list[dict[str, Any]] = []
     while len(told) < count:
         one = json.loads(lines.readline())
+        if one["time"] < since:
+            continue
         told = [*(told if told and told[0]["time"] == one["time"] else []), one]
     return told
 
@@ -52,7 +56,7 @@ def test_open_calls_are_told_with_their_state_the_oldest_first_and_those_that_en
         connection.answers.put(frame(Type.HEADERS, END_HEADERS, 3, bytes(30)))
         connection.answers.put(frame(Type.HEADERS, ASK, 5, bytes(30)))
         connection.settle(dice)
-        told = first_look(tool.stdout, 6)
+        told = first_look(tool.stdout, 6, timestamp(time.time_ns()))
         connection.close()
         tool.terminate()
         assert tool.wait(60) == 0
