@@ -56,7 +56,8 @@ def assert_equals_log(session, truth: Truth) -> np.ndarray:
     print(matched.describe())
     for role in NAMES:
         missing = matched.missing(role)[:3]
-        assert not len(missing), (matched.describe(), missing, truth.client[missing], truth.server[missing], skipped)
+        logs = f"client {truth.client.dtype.names}: {truth.client[missing]}, server: {truth.server[missing]}"
+        assert not len(missing), f"{matched.describe()}; {logs}; skipped: {dict(+skipped)}"
         assert len(matched.extra[role]) == 0, matched.describe()
     partial = records["excluded"] == Excluded.PARTIAL
     assert (records["excluded"][~partial] == Excluded.NONE).all()
