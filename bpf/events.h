@@ -107,7 +107,16 @@ enum lost {
 	LOST_STATE = 5,	      /* no room to follow one more handshake, or thread */
 	LOST_LIMIT = 6,	      /* above the limit of records of its target set (waits) */
 	LOST_THROTTLED = 7,   /* its namespace had its share of a ring that was more than half full */
-	LOST_COUNT = 8,
+	LOST_UNSEEN_END = 8,  /* a connection whose end no program saw; user space adds it, from enum census */
+	LOST_COUNT = 9,
+};
+
+/* Connections that are followed. One per-CPU counter each in the map `census`. */
+enum census {
+	CENSUS_BEGUN = 0,
+	CENSUS_ENDED = 1,
+	CENSUS_FOUND = 2, /* by the flush, each time */
+	CENSUS_COUNT = 3,
 };
 
 enum exchange_flags {

@@ -269,21 +269,30 @@ __noinline int account(struct exchange *x, struct unsent *note)
 
 #endif
 
-/* Account for what has ended, without the lock. As account(). */
-static __always_inline int account_ended(struct connection *c)
+/* Turns that found `ended` in use are lost. */
+static __always_inline void count_overrun(struct connection *c)
 {
-	int overlaps = account(&c->ended, &c->unsent);
-	__u8 overrun;
+	__u8 overrun = c->overrun;
 
-	barrier();
-	c->ended_used = 0;
-	barrier();
-	overrun = c->overrun; /* nobody adds to it while `ended` is free */
 	c->overrun = 0;
 	if (overrun) {
 		count_lost_n(LOST_RECURSION, overrun);
 		count_unaccounted(c->current.target_set, overrun);
 	}
+}
+
+/*
+ * Account for what has ended, without the lock. As account(). Who is just finding `ended` in use, on another processor, is
+ * counted the next time, or where the socket ends.
+ */
+static __always_inline int account_ended(struct connection *c)
+{
+	int overlaps = account(&c->ended, &c->unsent);
+
+	barrier();
+	c->ended_used = 0;
+	barrier();
+	count_overrun(c);
 	return overlaps;
 }
 

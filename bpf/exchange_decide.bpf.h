@@ -8,6 +8,7 @@
 
 #include <bpf/bpf_helpers.h>
 #include "exchange_account.bpf.h"
+#include "exchange_census.bpf.h"
 #include "exchange_notes.bpf.h"
 #include "flow.bpf.h"
 
@@ -75,6 +76,7 @@ static __always_inline bool drop(struct connection *c, const struct config *cfg,
 	bool report, never = why == EXCLUDED_UNSUPPORTED;
 	__u32 set, waits;
 
+	unfollow(c);
 	if (!lock_connection(c))
 		return false;
 	set = c->target_set;
@@ -243,9 +245,12 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 	c->setup_turns = t && first_excluded != EXCLUDED_PARTIAL ? t->setup_turns : 0;
 	c->first_excluded = first_excluded;
 	c->told_by = teller(c->told_by, t, first_excluded);
+	c->followed = set != 0;
 	place(c, tp, &v);
 	c->talked = role == ROLE_SERVER ? c->in_offset > 0 : c->out_offset > 0;
 	unlock_connection(c);
+	if (set)
+		count_in_census(CENSUS_BEGUN);
 	if (set && is_unsupported(sk, tp)) {
 		drop(c, cfg, EXCLUDED_UNSUPPORTED);
 		return NULL;

@@ -256,6 +256,11 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 			c->own = own;
 	}
 	change_state(sk, tp, cfg, oldstate, newstate);
+	if (newstate == TCP_FIN_WAIT1 || newstate == TCP_LAST_ACK || newstate == TCP_CLOSE) {
+		c = find_connection(sk);
+		if (c && c->phase == PHASE_IDLE)
+			unfollow(c);
+	}
 	return 0;
 }
 
@@ -277,6 +282,11 @@ static __always_inline int on_destroy(struct sock *sk)
 		end_sending(c, &v);
 		end_open_exchange(c, &v, OUTCOME_OK);
 		forget_verdict(c);
+	}
+	c = find_connection(sk);
+	if (c) {
+		count_overrun(c);
+		unfollow(c);
 	}
 	forget_connection(sk);
 	return 0;
@@ -325,6 +335,9 @@ static __always_inline int on_flush(struct sock *sk)
 	c = measured(sk, cfg);
 	if (c)
 		end_if_idle(sk, tp, c, cfg);
+	c = find_connection(sk); /* those of HTTP/2 too */
+	if (c && c->followed)
+		count_in_census(CENSUS_FOUND);
 	return 0;
 }
 

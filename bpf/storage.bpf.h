@@ -130,6 +130,7 @@ struct connection {
 	__u8 ended_used; /* `ended` waits to be accounted for */
 	__u8 overrun;	 /* turns that ended while it did so */
 	__u8 told_by;	 /* enum told_by */
+	__u8 followed;	 /* it has a target, and its end was not seen yet: exchange_census.bpf.h */
 	struct exchange current;
 	struct exchange previous; /* ended, but its last send call has not returned */
 	struct exchange ended;	  /* to be accounted for, which goes without the lock; programs have no stack for it */

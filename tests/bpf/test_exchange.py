@@ -44,21 +44,22 @@ def assert_equals_log(session, truth: Truth) -> np.ndarray:
 
     Returns the records, which the session has handed out with that.
     The kernel may skip programs. Messages stay exact; a skipped read costs its call, an unseen opening makes the first
-    exchange partial, and a call to send is missing only if it was skipped at both its ends.
+    exchange partial, and a call to send is missing only if it was skipped at both its ends. Where a host runs no
+    program, as over its first process, a connection may end: what was open on it is missing, and that is counted.
     """
     records = session.fresh_records(2 * len(truth), timeout_s=60)
+    session.programs.flush()
     lost, skipped = session.programs.lost(), session.skipped()
-    assert not any(n for reason, n in lost.items() if reason != "recursion"), lost
+    assert not any(n for reason, n in lost.items() if reason not in {"recursion", "unseen_end"}), lost
     if not session.kernel_cookies:
         records = with_cookies_of_log(truth, records)
     print(f"skipped: {dict(+skipped)}, backlog: {100 * np.mean(records['flags'] & ExchangeFlags.BACKLOG != 0):.1f} %")
     matched = match(truth, records)
     print(matched.describe())
-    for role in NAMES:
-        missing = matched.missing(role)[:3]
-        logs = f"client {truth.client.dtype.names}: {truth.client[missing]}, server: {truth.server[missing]}"
-        assert not len(missing), f"{matched.describe()}; {logs}; skipped: {dict(+skipped)}"
-        assert len(matched.extra[role]) == 0, matched.describe()
+    missing = np.concatenate([matched.missing(role) for role in NAMES])
+    logs = f"client {truth.client.dtype.names}: {truth.client[missing[:3]]}, server: {truth.server[missing[:3]]}"
+    assert len(missing) <= lost["unseen_end"], f"{matched.describe()}; {logs}; skipped: {dict(+skipped)}"
+    assert not any(len(extra) for extra in matched.extra.values()), matched.describe()
     partial = records["excluded"] == Excluded.PARTIAL
     assert (records["excluded"][~partial] == Excluded.NONE).all()
     assert partial.sum() <= 2 * skipped["state"]
@@ -73,6 +74,7 @@ def assert_equals_log(session, truth: Truth) -> np.ndarray:
     position, mispaired = pairs_by_rpc(truth, matched, pairs.client_at, pairs.server_at)
     paired = position >= 0
     unpaired = ~paired & ~(partial[matched.record[CLIENT]] | partial[matched.record[SERVER]])
+    unpaired[missing] = False
     assert (mispaired, int(unpaired.sum())) == (0, 0), "mispaired and unpaired RPCs"
     assert len(np.unique(pairs.client.join_key)) == len(pairs), "a join key was used twice"
     assert (pairs.stages.sum(axis=1) == pairs.client.duration_ns).all()

@@ -106,3 +106,36 @@ def test_a_close_that_no_event_tells_adds_no_byte(session, by_turns, half):
     send(peers.server, peers.client, (20,), by_turns)
     peers.close()
     assert_messages_are_exact(session, [((7,), (8,)), ((9, 1), (20,))])
+
+
+def test_connections_whose_end_no_event_tells_are_counted_and_no_others(session):
+    """Their storage goes with them, and what was open on them too."""
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
+    unseen, seen, open_yet = ([Peers(PORT) for _ in range(n)] for n in (3, 2, 1))
+    for peers in (*unseen, *seen, *open_yet):
+        peers.turn()
+    for peers in seen:
+        peers.close()
+    session.programs.flush()
+    assert session.programs.lost()["unseen_end"] == 0
+    session.skip("state", "destroy")
+    for peers in unseen:
+        peers.close()
+    session.programs.flush()
+    assert session.programs.lost()["unseen_end"] == 2 * len(unseen)
+    open_yet[0].turn()
+    open_yet[0].close()
+    session.programs.flush()
+    assert session.programs.lost()["unseen_end"] == 2 * len(unseen) + 2
+    assert len(session.drained()) == 2 * len(seen) + 2, "of each turn that ended before, and of no other"
+
+
+def test_a_connection_that_the_plan_lets_go_may_end_unseen(session):
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
+    peers = Peers(PORT)
+    peers.turn()
+    session.measure(free_port(), pause_ns=NO_PAUSE_NS)
+    session.skip("state", "destroy")
+    peers.close()
+    session.programs.flush()
+    assert session.programs.lost()["unseen_end"] == 0

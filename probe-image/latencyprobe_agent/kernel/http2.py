@@ -26,6 +26,7 @@ _SHARED = (
     "config",
     "counts",
     "unaccounted",
+    "census",
     "exchanges",
     "overlapping",
     "shares",

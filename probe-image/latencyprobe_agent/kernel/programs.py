@@ -5,6 +5,7 @@ Loading, records and losses are as for every signal (`attached.py`).
 
 import math
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -13,11 +14,12 @@ from numpy.typing import NDArray
 
 from latencyprobe.errors import Unsupported
 from latencyprobe_agent.kernel import counts, layouts
-from latencyprobe_agent.kernel.attached import Attached, u32
+from latencyprobe_agent.kernel.attached import Attached, counters, u32
 from latencyprobe_agent.kernel.clock import READING_ERROR_NS, boot_offset_ns
 from latencyprobe_agent.kernel.kept_room import KeptRoom
 from latencyprobe_agent.kernel.loader import Loaded
 from latencyprobe_agent.kernel.share_numbers import ShareNumbers
+from latencyprobe_agent.kernel.unseen_ends import UnseenEnds
 from latencyprobe_agent.measure.canary import CANARY_GROUP, CANARY_SET
 from latencyprobe_agent.measure.counts import COUNTS, Shards
 from latencyprobe_agent.measure.matches import ANY_ADDRESS
@@ -33,6 +35,8 @@ from latencyprobe_agent.vocabulary.records import (
     SCOPE_FILTER_FACTOR,
     SCOPE_FILTER_WORDS,
     WINDOW_SHIFT,
+    Census,
+    Lost,
     RuleSide,
 )
 
@@ -45,12 +49,13 @@ class Programs(Attached):
 
     def __init__(self, loaded: Loaded, signal: Signal) -> None:
         super().__init__(loaded, signal)
-        self._maps = {name: self.map(name) for name in ("target_sets", "rules", "scopes", "config")}
-        self._counts, self._scope_filter = self.map("counts"), self.map("scope_filter")
+        self._maps = {name: self.map(name) for name in ("target_sets", "rules", "scopes", "config", "scope_filter")}
+        self._counts = self.map("counts")
         self._written: dict[str, dict[bytes, bytes]] = {name: {} for name in self._maps}
         self._generation = 0
         self._config = np.zeros((), CONFIG)
         self._shards = Shards()
+        self._unseen_ends = UnseenEnds(partial(counters, self.map("census"), Census))
         self._kept_room = KeptRoom(self._counts)
         self._share_numbers = ShareNumbers()
         self._in_force: tuple[object, Mapping[str, int]] = None, {}  # rules, and the number of each namespace's share
@@ -115,11 +120,8 @@ class Programs(Attached):
         self._filter(self._written["scopes"], everything=any(self._config["host"].tolist()) or any(rules.host))
         self._remove("scopes", needed["scopes"])
         config = np.zeros((), CONFIG)
-        config["idle_timeout_ns"], config["own_tgid"], config["owner_by_process"] = (
-            idle_timeout_ns,
-            own_tgid,
-            owner_by_process,
-        )
+        config["idle_timeout_ns"] = idle_timeout_ns
+        config["own_tgid"], config["owner_by_process"] = own_tgid, owner_by_process
         config["host"], config["boot_offset_ns"] = rules.host, boot_offset_ns()
         config["wakeup_bytes"] = self.ring_bytes // 4
         config["records_per_window"] = math.ceil(records_per_second * (1 << WINDOW_SHIFT) / 1e9)
@@ -154,7 +156,13 @@ class Programs(Attached):
         if abs(offset_ns - int(self._config["boot_offset_ns"])) > READING_ERROR_NS:
             self._config["boot_offset_ns"] = offset_ns
             self._maps["config"].update(u32(0), self._config.tobytes())
-        super().flush()
+        self._unseen_ends.count_around(super().flush)
+
+    def lost(self) -> dict[str, int]:
+        """Return what was lost, by reason, as `Attached.lost()` does; ends that nobody saw as of the last `flush()`."""
+        lost = super().lost()
+        lost[Lost.UNSEEN_END.name.lower()] += self._unseen_ends.count
+        return lost
 
     def _write(self, name: str, entries: dict[bytes, bytes]) -> None:
         written = self._written[name]
@@ -172,7 +180,7 @@ class Programs(Attached):
         bits = np.full(SCOPE_FILTER_WORDS * 64, everything)
         low = np.frombuffer(b"".join(cgroups), np.uint64).astype(np.uint32)
         bits[low * np.uint32(SCOPE_FILTER_FACTOR) >> np.uint32(16)] = True
-        self._scope_filter.update(u32(0), np.packbits(bits, bitorder="little").tobytes())
+        self._maps["scope_filter"].update(u32(0), np.packbits(bits, bitorder="little").tobytes())
 
     def counts(self, *, everything: bool = True) -> tuple[NDArray[np.void], NDArray[np.void]]:
         """Return (COUNTS_KEY[n], `measure.counts.COUNTS`[n]): added up over shards, growing since `open()`.

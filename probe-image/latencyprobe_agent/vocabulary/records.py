@@ -93,6 +93,15 @@ class Lost(IntEnum):
     STATE = 5
     LIMIT = 6
     THROTTLED = 7
+    UNSEEN_END = 8
+
+
+class Census(IntEnum):
+    """`enum census`."""
+
+    BEGUN = 0
+    ENDED = 1
+    FOUND = 2
 
 
 class ExchangeFlags(IntFlag):

@@ -73,6 +73,8 @@ LOST = {
     Lost.RECURSION: "a firing that the kernel skipped, which costs a flagged stamp; or a turn that ended while the one "
     "before it on its connection was being accounted for",
     Lost.STATE: "no room to follow one more handshake, thread, or call of HTTP/2",
+    Lost.UNSEEN_END: "a connection whose end no program saw, because of `recursion` or on a host that runs none over "
+    "some threads: what was open on it, if anything was, is in no count",
 }
 
 # the reason of the agent's own part: each failure is logged, and counted by `latencyprobe.agent.failures`

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * exchange_census.bpf.h: how many connections are followed, as those count that begin and end and as the flush finds
+ * them. A connection whose end no program saw, and with it the exchange that was open on it, is missing from the latter:
+ * its storage went with its socket. User space takes the difference (kernel/unseen_ends.py), in which nothing may be counted
+ * twice or too early: what has begun is counted after, what ends before, the flush can tell.
+ */
+#ifndef LATENCYPROBE_EXCHANGE_CENSUS_BPF_H
+#define LATENCYPROBE_EXCHANGE_CENSUS_BPF_H
+
+#include <bpf/bpf_helpers.h>
+#include "events.h"
+#include "lost.bpf.h"
+#include "storage.bpf.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, CENSUS_COUNT);
+	__type(key, __u32);
+	__type(value, __u64);
+} census SEC(".maps");
+
+#ifdef CONNECTIONS_IN_HASH /* which no flush goes through */
+
+static __always_inline void count_in_census(__u32 what)
+{
+}
+
+static __always_inline void unfollow(struct connection *c)
+{
+}
+
+#else
+
+static __always_inline void count_in_census(__u32 what)
+{
+	__u64 *n = bpf_map_lookup_elem(&census, &what);
+
+	if (n)
+		add(n, 1);
+}
+
+/* Its end was seen, or no target has it any more. */
+static __noinline void unfollow(struct connection *c)
+{
+	__u32 what = CENSUS_ENDED;
+	__u64 *ended = bpf_map_lookup_elem(&census, &what);
+
+	if (ended && lock_connection(c)) {
+		if (c->followed)
+			add(ended, 1);
+		c->followed = 0;
+		unlock_connection(c);
+	}
+	RETURN_NOTHING;
+}
+
+#endif
+
+#endif
