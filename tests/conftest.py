@@ -39,7 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     In CI a test on real parts is tried once more before it fails: the machine is shared, and a neighbour that stalls it
     for seconds also stalls an API server. The summary names every second try: its cause is to be found and mended.
 
-    Everywhere a test that rests on what a timer does being seen is tried again on hosts that may have hidden it.
+    Everywhere a test that rests on each event being seen is tried again on hosts that may have hidden one.
     """
 
     def place(item: pytest.Item) -> list[bool]:
@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.flaky(reruns=1))
     else:
         for item in items:
-            if item.get_closest_marker("timer"):
+            if item.get_closest_marker("hideable"):
                 item.add_marker(pytest.mark.flaky(reruns=2, condition=_may_have_been_hidden))
 
 

@@ -16,7 +16,7 @@ from tests.truth.recorder import alone
 from tests.truth.sides import of_role
 from tests.truth.streams import by_id
 
-pytestmark = [pytest.mark.root, pytest.mark.timer]
+pytestmark = [pytest.mark.root, pytest.mark.hideable]
 
 ELSEWHERE = "127.0.0.2"
 

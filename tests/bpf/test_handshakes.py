@@ -39,7 +39,7 @@ from tests.truth.handshaking import (
 from tests.truth.netns import ONCE
 from tests.truth.recorder import Recorder, alone
 
-pytestmark = [pytest.mark.root, pytest.mark.timer]
+pytestmark = [pytest.mark.root, pytest.mark.hideable]
 
 
 IPV6_DSTOPTS = 59  # linux/in6.h

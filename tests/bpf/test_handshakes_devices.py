@@ -45,7 +45,7 @@ from tests.truth.handshaking import (
 from tests.truth.netns import INTERFACE, ONCE, Namespace
 from tests.truth.recorder import OBJECTS
 
-pytestmark = [pytest.mark.root, pytest.mark.timer]
+pytestmark = [pytest.mark.root, pytest.mark.hideable]
 
 
 def test_at_the_hosts_end_of_a_pods_pair_the_directions_are_the_pods(ends, port):

@@ -25,7 +25,7 @@ from tests.truth.handshaking import (
 )
 from tests.truth.netns import INTERFACE, ONCE
 
-pytestmark = [pytest.mark.root, pytest.mark.timer]
+pytestmark = [pytest.mark.root, pytest.mark.hideable]
 
 
 @pytest.mark.usefixtures("needs_storage")

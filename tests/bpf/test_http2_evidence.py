@@ -16,7 +16,7 @@ from tests.truth.netns import ONCE
 from tests.truth.recorder import beside
 from tests.truth.streams import Streams
 
-pytestmark = [pytest.mark.root, pytest.mark.timer]
+pytestmark = [pytest.mark.root, pytest.mark.hideable]
 
 
 def test_a_lost_segment_is_joined_to_every_stream_that_waited_for_it(

@@ -19,7 +19,7 @@ from tests.truth.lossy import counters
 from tests.truth.netns import INTERFACE, ONCE, Namespace
 from tests.truth.recorder import Recorder, alone, cookie
 
-pytestmark = [pytest.mark.root, pytest.mark.timer]
+pytestmark = [pytest.mark.root, pytest.mark.hideable]
 
 SEGMENT, SYNACK = RetransmitKind.SEGMENT, RetransmitKind.SYNACK
 EVERY_OTHER = "numgen inc mod 2 == 0"

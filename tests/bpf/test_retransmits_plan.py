@@ -15,7 +15,7 @@ from tests.support.waiting import wait_until
 from tests.truth.netns import ONCE
 from tests.truth.peers import disconnect, reset
 
-pytestmark = [pytest.mark.root, pytest.mark.timer]
+pytestmark = [pytest.mark.root, pytest.mark.hideable]
 
 MS = 1_000_000
 DATA = "meta length > 500"

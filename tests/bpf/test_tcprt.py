@@ -18,7 +18,7 @@ from tests.truth.following import CLIENT, PORT, SERVER, SERVER_IPV6, connected, 
 from tests.truth.netns import Namespace
 from tests.truth.peers import disconnect
 
-pytestmark = [pytest.mark.root, pytest.mark.timer]
+pytestmark = [pytest.mark.root, pytest.mark.hideable]
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from tests.support.waiting import wait_until
 from tests.truth.quota import limited, throttled_ns
 from tests.truth.tracking import MS, Found, Names, blocked, cgroup, start_in, tracking
 
-pytestmark = [pytest.mark.root, pytest.mark.usefixtures("needs_storage")]
+pytestmark = [pytest.mark.root, pytest.mark.hideable, pytest.mark.usefixtures("needs_storage")]
 
 KERNEL = StackOptionFlags.KERNEL
 NOBODY = Knobs(5 * MS, tracking=False, stacks=KERNEL)

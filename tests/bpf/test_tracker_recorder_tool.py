@@ -18,7 +18,7 @@ from tests.bpf.waiting_programs import SLEEPS, go, program, said
 from tests.support.waiting import wait_until
 from tests.truth.tracking import MS
 
-pytestmark = [pytest.mark.root, pytest.mark.usefixtures("needs_storage")]
+pytestmark = [pytest.mark.root, pytest.mark.hideable, pytest.mark.usefixtures("needs_storage")]
 
 COMMAND = str(Path(sys.executable).with_name("latencyprobe"))
 

@@ -13,7 +13,7 @@ from latencyprobe_agent.signals.trackers import NET, TRACKERS, TTFB, WAKEUP
 from tests.support.waiting import wait_until
 from tests.truth.tracking import MS, blocked, cgroup, start_in, tracking
 
-pytestmark = [pytest.mark.root, pytest.mark.usefixtures("needs_storage")]
+pytestmark = [pytest.mark.root, pytest.mark.hideable, pytest.mark.usefixtures("needs_storage")]
 
 MINE = Knobs(1, tgid=os.getpid())
 

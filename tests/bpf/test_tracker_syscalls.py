@@ -23,7 +23,7 @@ from latencyprobe_agent.vocabulary.syscalls import name, number
 from tests.support.waiting import wait_until
 from tests.truth.tracking import MS, Names, blocked, cgroup, start_in, tracking
 
-pytestmark = [pytest.mark.root, pytest.mark.usefixtures("needs_storage")]
+pytestmark = [pytest.mark.root, pytest.mark.hideable, pytest.mark.usefixtures("needs_storage")]
 
 SLEEPS = int(os.environ.get("SLEEPS", "60"))
 STACKS = int(os.environ.get("STACKS", "2000"))  # of each of two threads; 50,000 in a minute

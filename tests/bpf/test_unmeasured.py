@@ -18,7 +18,7 @@ from tests.truth.session import Session
 from tests.truth.sides import of_role
 from tests.truth.workload import NO_PAUSE_NS
 
-pytestmark = [pytest.mark.root, pytest.mark.timer]
+pytestmark = [pytest.mark.root, pytest.mark.hideable]
 
 PORT, ELSEWHERE = free_port(), free_port()
 OBJECTS = Path(__file__).parents[2] / "build" / "bpf"

@@ -11,7 +11,7 @@ from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 from tests.truth.waiting_client import BOTH, MS, SLOW, blocked, blocked_ms, mostly_ms, split_of, wait_of, waiting_server
 
-pytestmark = [pytest.mark.root, pytest.mark.usefixtures("needs_storage")]
+pytestmark = [pytest.mark.root, pytest.mark.hideable, pytest.mark.usefixtures("needs_storage")]
 
 LONG = WaitPolicy(slow_call_ns=1000 * MS, slow_offcpu_ns=1000 * MS)  # no machine makes anybody wait as long
 
@@ -118,12 +118,14 @@ def test_a_wait_of_another_thread_beside_two_requests_is_ambiguous(waits, server
 
 
 def test_a_thread_that_waits_for_its_next_request_has_no_record(waits, asked):
-    told = asked.ask("sleep 0.03")
-    asked.socket.settimeout(0.1)
-    with pytest.raises(TimeoutError):
-        asked.hear()
-    asked.ask("nothing")
-    split_of(waits, told)
+    for _ in range(3):
+        told = asked.ask("sleep 0.03")
+        asked.socket.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            asked.hear()
+        asked.socket.settimeout(None)
+        asked.ask("nothing")
+        split_of(waits, told)
     assert {"clock_nanosleep"} == {call(record["call_nr"][0]) for record in blocked(waits.records(kind=WaitKind.ONE))}
 
 

@@ -8,7 +8,7 @@ from latencyprobe_agent.signals.table import WAITS
 from tests.truth import recorder
 from tests.truth.waiting_client import BOTH, SLOW, split_of, waiting_server
 
-pytestmark = [pytest.mark.root, pytest.mark.usefixtures("needs_storage")]
+pytestmark = [pytest.mark.root, pytest.mark.hideable, pytest.mark.usefixtures("needs_storage")]
 
 HOOKS = ("tcp_sendmsg_locked", "do_tcp_sendpages", "sock_recv_length", "inet_recvmsg", "inet6_recvmsg")
 

@@ -13,7 +13,7 @@ from latencyprobe_agent.vocabulary.records import WaitKind
 from tests.truth.quota import limited, throttled_ns
 from tests.truth.waiting_client import BOTH, MS, blocked_ms, split_of, waiting_server
 
-pytestmark = [pytest.mark.root, pytest.mark.usefixtures("needs_storage")]
+pytestmark = [pytest.mark.root, pytest.mark.hideable, pytest.mark.usefixtures("needs_storage")]
 
 
 def test_a_request_beyond_its_cpu_quota_is_throttled(waits, port):

@@ -24,6 +24,7 @@ from tests.truth.waiting_client import BOTH, MS, Asked, Server, Told, split_of, 
 
 pytestmark = [
     pytest.mark.root,
+    pytest.mark.hideable,
     pytest.mark.usefixtures("needs_storage"),
     pytest.mark.skipif(platform.machine() != "x86_64", reason="its program is in assembly of x86-64"),
 ]

@@ -12,7 +12,7 @@ from latencyprobe_agent.vocabulary.records import Served, WaitKind
 from tests.support.waiting import wait_until
 from tests.truth.waiting_client import BOTH, split_of, waiting_server
 
-pytestmark = [pytest.mark.root, pytest.mark.usefixtures("needs_storage")]
+pytestmark = [pytest.mark.root, pytest.mark.hideable, pytest.mark.usefixtures("needs_storage")]
 
 N = int(os.environ.get("WAITS", "400"))
 THREADS = int(os.environ.get("THREADS", "2000"))

@@ -1,6 +1,7 @@
 """Hosts on which no program runs while their first process does (docs/design/kernel.md, "Threads without programs").
 
-What a timer does that comes upon it nobody sees, so a test that rests on one such firing fails once in hundreds.
+What a timer does that comes upon it nobody sees, nor a switch from one of its threads, so a test that rests on one such
+firing fails once in hundreds.
 """
 
 import functools
