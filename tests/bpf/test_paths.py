@@ -18,6 +18,7 @@ from tests.truth import workload
 from tests.truth.handshaking import IS_ACK
 from tests.truth.netns import ONCE, Namespace
 from tests.truth.sides import of_role
+from tests.truth.workload import NO_PAUSE_NS
 
 pytestmark = pytest.mark.root
 
@@ -80,7 +81,7 @@ def assert_each_turn_is_one_pair(session, stamps, request: int, response: int, u
     "send", ["write", "send", "writev", "sendmsg", "sendmmsg", "zerocopy", "io_uring", "io_uring_zerocopy"]
 )
 def test_every_send_call_is_stamped_inside_itself(session, send):
-    session.measure(PORT)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
     stamps = run_paths(send, "recv", turns=20, request=5_000, response=70_000)
     records = assert_each_turn_is_one_pair(session, stamps, 5_000, 70_000)
     print(f"{send}: 20 turns, send calls {np.unique(records['send_calls']).tolist()}")
@@ -90,7 +91,7 @@ def test_every_send_call_is_stamped_inside_itself(session, send):
     "receive", ["read", "recv", "readv", "recvmsg", "recvmmsg", "waitall", "peek", "pieces", "trunc", "io_uring"]
 )
 def test_every_receive_call_is_stamped_inside_itself(session, receive):
-    session.measure(PORT)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
     stamps = run_paths("send", receive, turns=20, request=100, response=2_000)
     records = assert_each_turn_is_one_pair(session, stamps, 100, 2_000)
     client = of_role(records, Role.CLIENT)
@@ -101,7 +102,7 @@ def test_every_receive_call_is_stamped_inside_itself(session, receive):
 
 
 def test_zero_copy_receive_has_no_stamp_rather_than_a_late_one(session):
-    session.measure(PORT)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
     stamps = run_paths("send", "zerocopy", turns=20, request=100, response=2_000)
     records = assert_each_turn_is_one_pair(session, stamps, 100, 2_000, unseen_reads=True)
     assert (of_role(records, Role.CLIENT)["read_last_ns"] == 0).all()
@@ -111,7 +112,7 @@ def test_zero_copy_receive_has_no_stamp_rather_than_a_late_one(session):
 
 @pytest.mark.parametrize("host", ["::1", "::ffff:127.0.0.1"])
 def test_ipv6_and_mapped_addresses_take_the_same_ways(session, host):
-    session.measure(PORT)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
     stamps = run_paths("sendmsg", "recvmsg", host=host, turns=20, request=100, response=2_000)
     records = assert_each_turn_is_one_pair(session, stamps, 100, 2_000)
     mapped = bytes(10) + b"\xff\xff\x7f\x00\x00\x01"
@@ -121,7 +122,7 @@ def test_ipv6_and_mapped_addresses_take_the_same_ways(session, host):
 
 @pytest.mark.parametrize(("request_bytes", "response_bytes"), [(1, 1), (1, 100 * MIB), (100 * MIB, 1)])
 def test_messages_of_one_byte_to_100_mib(session, request_bytes, response_bytes):
-    session.measure(PORT)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
     stamps = run_paths("write", "read", turns=3, request=request_bytes, response=response_bytes)
     records = assert_each_turn_is_one_pair(session, stamps, request_bytes, response_bytes)
     large = max(request_bytes, response_bytes) > MIB
@@ -156,7 +157,7 @@ def test_a_request_in_the_syn_is_excluded_and_the_next_ones_are_not(session, nam
     namespace.sysctl("net.ipv4.tcp_fastopen", setting)
     if dropped:
         namespace.filter("input", f"{dropped} drop")
-    session.measure(PORT)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
     prefix = ("ip", "netns", "exec", namespace.name)
     run_paths("send", "recv", "fastopen", turns=10, request=100, response=1_000, prefix=prefix)
     records = session.records_of_closed(2)

@@ -14,6 +14,7 @@ from latencyprobe_agent.vocabulary.records import ExchangeClass, ExchangeFlags, 
 from tests.support.ports import free_port
 from tests.truth.peers import Peers
 from tests.truth.sides import of_role
+from tests.truth.workload import NO_PAUSE_NS
 
 pytestmark = pytest.mark.root
 
@@ -22,7 +23,7 @@ MS = 1_000_000
 
 
 def test_peeking_is_not_reading(session):
-    session.measure(PORT)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
     peers = Peers(PORT)
     peers.client.sendall(b"request")
     assert peers.server.recv(100, socket.MSG_PEEK) == b"request"
@@ -38,7 +39,7 @@ def test_peeking_is_not_reading(session):
 
 def test_sendfile_and_splice_move_messages_like_any_call(session, tmp_path):
     """The server answers by sendfile, the client reads by splice, which returns through no receive hook."""
-    session.measure(PORT)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
     (tmp_path / "answer").write_bytes(bytes(10_000))
     peers = Peers(PORT)
     pipe_out, pipe_in = os.pipe()
@@ -99,7 +100,7 @@ def test_who_reads_by_splice_knows_silence_too_once_a_flush_has_seen_that_all_wa
 
 def test_half_closed_connections_still_get_their_answer(session):
     """shutdown(SHUT_WR) after the request, as HTTP/1.0 clients do."""
-    session.measure(PORT)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
     peers = Peers(PORT)
     peers.client.sendall(b"request")
     peers.client.shutdown(socket.SHUT_WR)
@@ -118,7 +119,7 @@ def test_half_closed_connections_still_get_their_answer(session):
 
 def test_two_threads_on_one_socket_lose_nothing(session):
     """One thread only reads, another only writes, and the flush runs beside them."""
-    session.measure(PORT, idle_timeout_ns=3600 * 1000 * MS)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS, idle_timeout_ns=3600 * 1000 * MS)
     peers = Peers(PORT)
     turns, asked = 2_000, threading.Semaphore(1)
 

@@ -15,6 +15,7 @@ from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 from tests.truth.peers import Peers, reset
 from tests.truth.sides import of_role
+from tests.truth.workload import NO_PAUSE_NS
 
 pytestmark = pytest.mark.root
 
@@ -24,7 +25,7 @@ PORT = free_port()
 @pytest.fixture
 def peers(session) -> Iterator[Peers]:
     """A connection that is measured from its beginning."""
-    session.measure(PORT)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
     connected = Peers(PORT)
     yield connected
     connected.close()
@@ -71,7 +72,7 @@ def test_urgent_data_is_part_of_its_message(peers, session):
 
 
 def test_a_dual_stack_server_and_an_ipv4_client_know_each_other_by_ipv4(session):
-    session.measure(PORT)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
     peers = Peers(PORT, "::", dial="127.0.0.1")
     assert peers.server.family == socket.AF_INET6
     assert peers.client.family == socket.AF_INET
