@@ -93,6 +93,8 @@ def test_segments_sent_again_over_ten_thousand_drops_are_what_the_kernel_counts(
         for client, server in pairs:
             client.close()
             server.close()
+        for end in before:  # till then a FIN may be sent again
+            wait_until(lambda end=end: not end.run("ss", "-Htan", "exclude", "time-wait"), "all sockets are gone")
         records = {end: watch.records(end) for end in before}
         lost, counts = watch.lost(), watch.counted()
         grown = {end: counters(end) - before[end] for end in before}
