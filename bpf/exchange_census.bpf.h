@@ -10,7 +10,7 @@
 
 #include <bpf/bpf_helpers.h>
 #include "events.h"
-#include "lost.bpf.h"
+#include "exchange_account.bpf.h"
 #include "storage.bpf.h"
 
 struct {
@@ -26,7 +26,15 @@ static __always_inline void count_in_census(__u32 what)
 {
 }
 
+static __always_inline void follow(struct connection *c, __u32 target_set)
+{
+}
+
 static __always_inline void unfollow(struct connection *c)
+{
+}
+
+static __always_inline void see_end(struct sock *sk, bool gone)
 {
 }
 
@@ -38,6 +46,12 @@ static __always_inline void count_in_census(__u32 what)
 
 	if (n)
 		add(n, 1);
+}
+
+/* Under its lock; count it behind. */
+static __always_inline void follow(struct connection *c, __u32 target_set)
+{
+	c->followed = target_set != 0;
 }
 
 /* Its end was seen, or no target has it any more. */
@@ -53,6 +67,19 @@ static __noinline void unfollow(struct connection *c)
 		unlock_connection(c);
 	}
 	RETURN_NOTHING;
+}
+
+/* The socket leaves, or is gone: then nothing is open any more, and nobody comes who would count. */
+static __always_inline void see_end(struct sock *sk, bool gone)
+{
+	struct connection *c = find_connection(sk);
+
+	if (!c)
+		return;
+	if (gone)
+		count_overrun(c);
+	if (gone || c->phase == PHASE_IDLE)
+		unfollow(c);
 }
 
 #endif

@@ -245,7 +245,7 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 	c->setup_turns = t && first_excluded != EXCLUDED_PARTIAL ? t->setup_turns : 0;
 	c->first_excluded = first_excluded;
 	c->told_by = teller(c->told_by, t, first_excluded);
-	c->followed = set != 0;
+	follow(c, set);
 	place(c, tp, &v);
 	c->talked = role == ROLE_SERVER ? c->in_offset > 0 : c->out_offset > 0;
 	unlock_connection(c);

@@ -256,11 +256,8 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 			c->own = own;
 	}
 	change_state(sk, tp, cfg, oldstate, newstate);
-	if (newstate == TCP_FIN_WAIT1 || newstate == TCP_LAST_ACK || newstate == TCP_CLOSE) {
-		c = find_connection(sk);
-		if (c && c->phase == PHASE_IDLE)
-			unfollow(c);
-	}
+	if (newstate == TCP_FIN_WAIT1 || newstate == TCP_LAST_ACK || newstate == TCP_CLOSE)
+		see_end(sk, false);
 	return 0;
 }
 
@@ -283,11 +280,7 @@ static __always_inline int on_destroy(struct sock *sk)
 		end_open_exchange(c, &v, OUTCOME_OK);
 		forget_verdict(c);
 	}
-	c = find_connection(sk);
-	if (c) {
-		count_overrun(c);
-		unfollow(c);
-	}
+	see_end(sk, true);
 	forget_connection(sk);
 	return 0;
 }
