@@ -283,7 +283,7 @@ static __always_inline void count_overrun(struct connection *c)
 
 /*
  * Account for what has ended, without the lock. As account(). Who is just finding `ended` in use, on another processor, is
- * counted the next time, or where the socket ends.
+ * counted the next time, or where the socket ends; with connections in a hash the next time alone.
  */
 static __always_inline int account_ended(struct connection *c)
 {

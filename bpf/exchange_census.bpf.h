@@ -2,8 +2,8 @@
 /*
  * exchange_census.bpf.h: how many connections are followed, as those count that begin and end and as the flush finds
  * them. A connection whose end no program saw, and with it the exchange that was open on it, is missing from the latter:
- * its storage went with its socket. User space takes the difference (kernel/unseen_ends.py), in which nothing may be counted
- * twice or too early: what has begun is counted after, what ends before, the flush can tell.
+ * its storage went with its socket. User space takes the difference (kernel/unseen_ends.py). None that is there may be
+ * missing: a beginning is counted once the flush can find the connection, and an end before it finds it no more.
  */
 #ifndef LATENCYPROBE_EXCHANGE_CENSUS_BPF_H
 #define LATENCYPROBE_EXCHANGE_CENSUS_BPF_H
@@ -48,7 +48,7 @@ static __always_inline void count_in_census(__u32 what)
 		add(n, 1);
 }
 
-/* Under its lock; count it behind. */
+/* Under the connection's lock; count CENSUS_BEGUN after that. */
 static __always_inline void follow(struct connection *c, __u32 target_set)
 {
 	c->followed = target_set != 0;
