@@ -141,4 +141,5 @@ def test_a_definition_that_was_deleted_and_is_back_is_watched_again(
 
     with api_server(tmp_path) as server:
         monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig))
+        monkeypatch.setattr(asyncio, "run", run_until_closed)  # for kopf's thread, whose loop is another one
         run_until_closed(play(server))

@@ -134,15 +134,17 @@ def _kubeconfig(url: str, certificate: Path) -> str:
 
 
 def run_until_closed(scene: Coroutine[Any, Any, None]) -> None:
-    """Run what talks to an API server, and wait until its connections are closed, a minute at most: one of TLS is when
-    its peer has said goodbye too, for which a loop that ends does not wait, and a later test has the warning (aiohttp,
-    "Graceful shutdown")."""
+    """Run what talks to an API server, and wait, however it ends, until its connections are closed, a minute at most:
+    one of TLS is when its peer has said goodbye too, for which a loop that ends does not wait, and a later test has the
+    warning (aiohttp, "Graceful shutdown"). In place of `asyncio.run` it does so for a loop in another thread."""
     selector = selectors.DefaultSelector()
 
     async def whole() -> None:
-        await scene
-        with suppress(AssertionError):
-            await until(lambda: len(selector.get_map()) <= 1, timeout_s=60)  # one is the loop's own
+        try:
+            await scene
+        finally:
+            with suppress(AssertionError):
+                await until(lambda: len(selector.get_map()) <= 1, timeout_s=60)  # one is the loop's own
 
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
         runner.run(whole())
