@@ -75,7 +75,6 @@ def carried(namespace: Namespace) -> int:
     return sum(link["stats64"][way]["packets"] for way in ("rx", "tx"))
 
 
-@pytest.mark.hideable  # the end of a connection, where what the last program that was skipped did not record counts
 def test_segments_sent_again_over_ten_thousand_drops_are_what_the_kernel_counts():
     port = free_port()
     with network() as lossy, alone(RETRANSMITS, Filter(port=port), ring_bytes=RING_BYTES) as watch:
