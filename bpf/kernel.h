@@ -13,7 +13,10 @@
 #define AF_INET6 10
 #define IPPROTO_TCP 6
 
+#define EAGAIN 11
+#define ENOMEM 12
 #define EACCES 13
+#define EBUSY 16
 #define EPIPE 32
 #define ENONET 64
 #define ENOPROTOOPT 92

@@ -84,13 +84,23 @@ __noinline int count_sent(const struct flow_header *flow, const struct sent *mor
 }
 
 /*
- * Send a record, and count what it tells of. A failed attempt counts in `total_retrans` if it came as far as the
- * device: it is no retransmit, and none that has no record.
+ * Whether `total_retrans` has grown by an attempt with this error, as it does once the segment is handed down to IP. The
+ * other errors come first: still in the host's queue, no window, no route, no memory to split it
+ * (net/ipv4/tcp_output.c, __tcp_retransmit_skb).
+ */
+static __always_inline bool in_total(int err)
+{
+	return err != -EBUSY && err != -EAGAIN && err != -EHOSTUNREACH && err != -ENOMEM;
+}
+
+/*
+ * Send a record, and count what it tells of. A failed attempt is no retransmit, and none that has no record either, even
+ * if it is in `total_retrans`.
  */
 static __noinline int deliver(void *ctx, struct retransmit *r, struct sender *s)
 {
 	bool attempt = r->kind == RETRANSMIT_SEGMENT || r->kind == RETRANSMIT_SYNACK;
-	__u32 tried = attempt ? r->segs : 0, segs = r->err ? 0 : tried;
+	__u32 tried = attempt && in_total(r->err) ? r->segs : 0, segs = r->err ? 0 : tried;
 	struct sent more = {};
 	int delivered;
 

@@ -5,7 +5,6 @@ import socket
 import termios
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from latencyprobe_agent.signals.table import RETRANSMITS
 from latencyprobe_agent.vocabulary.records import RetransmitKind, Role
 from tests.support.waiting import wait_until
 from tests.truth.lossy import counters
-from tests.truth.netns import INTERFACE, ONCE, Namespace
+from tests.truth.netns import ONCE
 from tests.truth.recorder import Recorder, alone, cookie
 
 pytestmark = [pytest.mark.root, pytest.mark.hideable]
@@ -32,17 +31,6 @@ DATA = "meta length > 500"
 def watch() -> Iterator[Recorder]:
     with alone(RETRANSMITS) as recorder:
         yield recorder
-
-
-@contextmanager
-def limited(namespace: Namespace, rate: str) -> Iterator[None]:
-    """Let what leaves a namespace queue up for this rate; one packet at a time goes at once."""
-    qdisc = ["tc", "qdisc", "add", "dev", INTERFACE, "root", "tbf", "rate", rate, "burst", "1600", "limit", "200000"]
-    namespace.run(*qdisc)
-    try:
-        yield
-    finally:
-        namespace.run("tc", "qdisc", "del", "dev", INTERFACE, "root")
 
 
 class Grown:
@@ -161,7 +149,7 @@ def test_a_hole_that_one_ack_tells_of_is_sent_again_by_the_reordering_timer(loss
     """The reordering window is a part of the round trip time: it has to be longer than two sends take."""
     lossy.client.sysctl("net.ipv4.tcp_min_rtt_wlen", 0)
     lossy.client.sysctl("net.ipv4.tcp_early_retrans", 0)  # no loss probes
-    with limited(lossy.client, "4mbit"):
+    with lossy.client.limited("4mbit"):
         ((client, server),) = lossy.connect(port)
         transfer(client, server, 20_000)
         lossy.server.filter("input", f"tcp dport {port} {DATA} {ONCE} drop")
@@ -241,7 +229,7 @@ def test_a_timeout_that_was_too_early_is_marked_by_undo_and_not_again_by_dsack(l
     client.sendall(bytes(100))
     server.recv(100)
     grown = Grown(lossy.client)
-    with limited(lossy.server, "8kbit"):
+    with lossy.server.limited("8kbit"):
         with lossy.server.inside(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as filler:
             for size in (1400, 300, 100):
                 filler.sendto(bytes(size), ("10.99.0.1", 9))

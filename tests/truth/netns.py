@@ -52,6 +52,17 @@ class Namespace:
         """Take all rules away."""
         self.run("nft", "flush", "ruleset")
 
+    @contextmanager
+    def limited(self, rate: str) -> Iterator[None]:
+        """Let what leaves queue up for this rate; one packet at a time goes at once. At the end the queue is thrown
+        away."""
+        qdisc = ["tc", "qdisc", "add", "dev", INTERFACE, "root", "tbf", "rate", rate, "burst", "1600"]
+        self.run(*qdisc, "limit", "200000")
+        try:
+            yield
+        finally:
+            self.run("tc", "qdisc", "del", "dev", INTERFACE, "root")
+
     def sysctl(self, name: str, value: object) -> None:
         """Set a value of this namespace."""
         self.run("sysctl", "-qw", f"{name}={value}")
