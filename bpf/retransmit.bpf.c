@@ -158,42 +158,30 @@ static __always_inline int on_cong_state(void *ctx, struct sock *sk, __u8 state)
 }
 
 /* A tool shows what it alone tells of: duplicates, and the counters of what was sent again. */
-static __noinline int report_counters(void *ctx, struct sock *sk, const struct tcp_sock *tp, struct sender *s)
+static __noinline int report_counters(void *ctx, struct sock *sk, const struct tcp_sock *tp, struct sender *s,
+				      __u32 retrans)
 {
 	struct retransmit r = { .kind = RETRANSMIT_SENT };
 
 	if (evidence_requested(sk, EVIDENCE_RETRANSMITS, ROLE_UNKNOWN, &r.flow)) {
 		read_socket(sk, tp, &r);
+		r.total_retrans = retrans;
 		deliver(ctx, &r, s);
 	}
 	return 0;
 }
 
-static __noinline int count_in_plan(struct sock *sk, const struct tcp_sock *tp, struct sender *s)
+/* Count what the socket's counters have grown, if they have; `retrans` in place of total_retrans. */
+static __always_inline int account_for(void *ctx, struct sock *sk, const struct tcp_sock *tp, struct sender *s,
+				       __u32 retrans)
 {
-	struct flow_header flow = {};
-
-	if (evidence_requested(sk, EVIDENCE_RETRANSMITS, ROLE_UNKNOWN, &flow))
-		count_counters(tp, s, &flow);
-	return 0;
-}
-
-static __always_inline bool has_grown(const struct tcp_sock *tp, const struct sender *s)
-{
-	return tp->bytes_sent != s->bytes_sent || tp->total_retrans != s->segs_retrans ||
-	       tp->dsack_dups != s->duplicates;
-}
-
-/* Count what the socket's counters have grown, if they have. */
-static __always_inline int account_for(void *ctx, struct sock *sk, const struct tcp_sock *tp, struct sender *s)
-{
-	if (!has_grown(tp, s))
+	if (!has_grown(tp, s, retrans))
 		return 0;
 	if (!is_tool())
-		return count_in_plan(sk, tp, s);
-	if (tp->dsack_dups == s->duplicates && tp->total_retrans == s->segs_retrans)
+		return count_in_plan(sk, tp, s, retrans);
+	if (tp->dsack_dups == s->duplicates && retrans == s->segs_retrans)
 		return 0;
-	return report_counters(ctx, sk, tp, s);
+	return report_counters(ctx, sk, tp, s, retrans);
 }
 
 /* The connection has been asked for, or is open: whose it is, and where its counters begin. */
@@ -234,7 +222,9 @@ static __always_inline int on_state(struct sock *sk, int newstate)
 	if (newstate == TCP_CLOSE) {
 		s = bpf_sk_storage_get(&senders, sk, 0, 0);
 		tp = s ? bpf_skc_to_tcp_sock(sk) : NULL;
-		return tp && !is_tool() && has_grown(tp, s) ? count_in_plan(sk, tp, s) : 0;
+		if (!tp || is_tool() || !has_grown(tp, s, tp->total_retrans))
+			return 0;
+		return count_in_plan(sk, tp, s, tp->total_retrans);
 	}
 	if (newstate == TCP_SYN_SENT) {
 		bpf_sk_storage_delete(&senders, sk);
@@ -252,7 +242,7 @@ static __always_inline int on_destroy(void *ctx, struct sock *sk)
 	struct tcp_sock *tp;
 
 	tp = s ? bpf_skc_to_tcp_sock(sk) : NULL;
-	return tp ? account_for(ctx, sk, tp, s) : 0;
+	return tp ? account_for(ctx, sk, tp, s, tp->total_retrans) : 0;
 }
 
 /* A connection that is older than these programs, or than the request: its counters count from now. */
@@ -278,7 +268,11 @@ static __noinline int is_given_up(struct sock *sk, struct sender *s)
 	return !evidence_requested(sk, EVIDENCE_RETRANSMITS, ROLE_UNKNOWN, &flow);
 }
 
-/* Once a second over all connections of the plan, or of the tool. */
+/*
+ * Once a second over all connections of the plan, or of the tool. The socket is not locked: it may be between the
+ * kernel's count of a segment and our record of it, which would then be counted twice. What no record tells of waits for
+ * the next record, or for the end.
+ */
 static __always_inline int on_flush(void *ctx, struct sock *sk)
 {
 	struct sender *s = bpf_sk_storage_get(&senders, sk, 0, 0);
@@ -295,7 +289,7 @@ static __always_inline int on_flush(void *ctx, struct sock *sk)
 		return 0;
 	}
 	if (tp->dsack_dups != s->duplicates || bpf_ktime_get_boot_ns() - s->counted_ns >= COUNT_NS)
-		return account_for(ctx, sk, tp, s);
+		return account_for(ctx, sk, tp, s, s->segs_retrans);
 	return 0;
 }
 

@@ -124,15 +124,27 @@ static __noinline int deliver(void *ctx, struct retransmit *r, struct sender *s)
 	return count_sent(&r->flow, &more);
 }
 
-/* Count a socket's counters without a record: nobody explains an exchange by them. */
-static __noinline int count_counters(const struct tcp_sock *tp, struct sender *s, const struct flow_header *flow)
+static __always_inline bool has_grown(const struct tcp_sock *tp, const struct sender *s, __u32 retrans)
 {
+	return tp->bytes_sent != s->bytes_sent || retrans != s->segs_retrans || tp->dsack_dups != s->duplicates;
+}
+
+/*
+ * Count what a socket's counters have grown without a record: nobody explains an exchange by them. `retrans`: of
+ * total_retrans, so much.
+ */
+static __noinline int count_in_plan(struct sock *sk, const struct tcp_sock *tp, struct sender *s, __u32 retrans)
+{
+	struct flow_header flow = {};
 	struct sent more = {};
 
+	if (!evidence_requested(sk, EVIDENCE_RETRANSMITS, ROLE_UNKNOWN, &flow))
+		return 0;
 	read_counters(tp, &more);
-	take_growth(s, &more, flow->boot_ns);
+	more.segs_retrans = retrans;
+	take_growth(s, &more, flow.boot_ns);
 	more.segs_unrecorded = more.segs_retrans;
-	return count_sent(flow, &more);
+	return count_sent(&flow, &more);
 }
 
 #endif
