@@ -12,14 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from latencyprobe_agent.kernel.evidence import Filter
 from latencyprobe_agent.signals.retransmits import reasons, sent
 from latencyprobe_agent.signals.table import RETRANSMITS
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 from tests.truth.lossy import counters, network
 from tests.truth.netns import INTERFACE, Namespace
-from tests.truth.recorder import alone
+from tests.truth.recorder import alone, beside
 
 pytestmark = pytest.mark.root
 
@@ -75,9 +74,10 @@ def carried(namespace: Namespace) -> int:
     return sum(link["stats64"][way]["packets"] for way in ("rx", "tx"))
 
 
-def test_segments_sent_again_over_ten_thousand_drops_are_what_the_kernel_counts():
-    port = free_port()
-    with network() as lossy, alone(RETRANSMITS, Filter(port=port), ring_bytes=RING_BYTES) as watch:
+def test_segments_sent_again_over_ten_thousand_drops_are_what_the_kernel_counts(session, port):
+    """As an agent counts: a tool does not know a socket before it sees it send something again."""
+    session.measure(port, evidence=("retransmits",))
+    with network() as lossy, beside(session.programs, RETRANSMITS, ring_bytes=RING_BYTES) as watch:
         for namespace in (lossy.client, lossy.server):
             namespace.run("ip", "link", "set", INTERFACE, "gso_max_segs", str(SEGMENTS))
             namespace.sysctl("net.ipv4.tcp_rto_min_us", 5_000)
