@@ -17,16 +17,18 @@ pytestmark = [pytest.mark.root, pytest.mark.hideable, pytest.mark.usefixtures("n
 
 
 def test_a_request_beyond_its_cpu_quota_is_throttled(waits, port):
-    """A twentieth of a CPU, which the process would get on any machine; nobody else in the cgroup runs."""
+    """A twentieth of a CPU, which the process would get on any machine; it comes into the cgroup when only this request
+    is left for it to do, as a thread that still begins or ends would use the quota and hold the interpreter's lock.
+    """
     with (
         limited(
             "cpu", {"cpu.max": "5000 100000"}, {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "5000"}
         ) as folder,
         waiting_server(port) as server,
     ):
-        (folder / "cgroup.procs").write_text(str(server.pid))
         asked = server.connect()
         asked.ask("nothing")
+        (folder / "cgroup.procs").write_text(str(server.pid))
         before_ns = throttled_ns(folder)
         record = split_of(waits, asked.ask("burn 0.03"))
         kept_ns = throttled_ns(folder) - before_ns
