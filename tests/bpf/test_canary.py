@@ -10,6 +10,7 @@ from latencyprobe_agent.loop.canary import Canary, SilentHookError
 from latencyprobe_agent.measure.canary import CANARY_SET
 from latencyprobe_agent.measure.rules import NO_RULES
 from tests.truth.session import OBJECT
+from tests.truth.taking_away import take_away
 
 pytestmark = pytest.mark.root
 
@@ -57,7 +58,6 @@ def test_it_is_heard_and_in_no_record_and_no_count_of_others(programs, sing):
 @pytest.mark.parametrize("event", ["state", "send_start", "send_end", "ready", "read"])
 def test_an_event_whose_hook_is_off_is_named(programs, sing, event):
     sing(2)
-    for link in programs._loaded.links.pop(event):
-        link.close()
+    take_away(programs, event)
     with pytest.raises(SilentHookError, match=f"{event} "):
         sing(4)

@@ -14,6 +14,7 @@ from tests.support.waiting import wait_until
 from tests.truth.lossy import SERVER_ADDRESS, counters
 from tests.truth.netns import ONCE
 from tests.truth.recorder import alone
+from tests.truth.taking_away import without
 
 pytestmark = [pytest.mark.root, pytest.mark.hideable]
 
@@ -25,6 +26,7 @@ def test_a_segment_without_a_record_counts_though_the_next_attempt_is_given_up_b
     """It is still in the host's own queue, EBUSY: the kernel's count does not grow by that attempt."""
     lossy.client.sysctl("net.ipv4.tcp_early_retrans", 0)  # no loss probes
     with alone(RETRANSMITS, Filter(port=port)) as watch:
+        (programs,) = watch.programs
         ((client, server),) = lossy.connect(port)
         before = counters(lossy.client)["RetransSegs"]
 
@@ -42,7 +44,7 @@ def test_a_segment_without_a_record_counts_though_the_next_attempt_is_given_up_b
         with lossy.client.limited("8kbit"), lossy.client.inside(), socket.socket(type=socket.SOCK_DGRAM) as filler:
             for _ in range(9):  # as many seconds
                 filler.sendto(bytes(1000), (SERVER_ADDRESS, 9))
-            with watch.without("retransmit"):
+            with without(programs, "retransmit"):
                 wait_until(lambda: sent_again() == 2, "it is sent again")
             watch.until(lambda evidence: -EBUSY in evidence.rec["err"], "an attempt that is given up", client)
         assert len(server.recv(1000, socket.MSG_WAITALL)) == 1000

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from latencyprobe_agent.kernel.attached import Attached
 from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
-from latencyprobe_agent.kernel.loader import event_of
 from latencyprobe_agent.signals.evidence import Evidence
 from latencyprobe_agent.signals.table import EvidenceSignal
 from latencyprobe_agent.vocabulary.records import EVIDENCE_COUNTS
@@ -114,19 +113,6 @@ class Recorder(AbstractContextManager["Recorder"]):
             for name in EVIDENCE_COUNTS.names:
                 total[name] += of_role[name].sum(axis=0)
         return total[()]
-
-    @contextmanager
-    def without(self, event: str) -> Iterator[None]:
-        """Take the programs of this event away meanwhile: no skipping by the kernel can be worse."""
-        for programs in self.programs:
-            for link in programs._loaded.links.pop(event):
-                link.close()
-        try:
-            yield
-        finally:
-            for programs in self.programs:
-                mine = [one for one in programs._loaded.programs if event_of(one) == (event, programs.variants[event])]
-                programs._loaded.links[event] = [one.attach() for one in mine]
 
     def flush(self) -> None:
         """Let the programs look at what has been idle."""

@@ -28,6 +28,7 @@ from latencyprobe_agent.measure.rules import NO_RULES, NO_WAITS, compile_rules
 from latencyprobe_agent.signals.table import EXCHANGES
 from latencyprobe_agent.vocabulary.records import EXCHANGE, ExchangeFlags
 from tests.support.waiting import wait_until
+from tests.truth.taking_away import take_away
 
 OBJECT = Path(__file__).parents[2] / "build" / "bpf" / "exchange.bpf.o"
 MS = 1_000_000
@@ -161,9 +162,7 @@ class Session:
     def skip(self, *events: str) -> None:
         """Run the programs of these events no more."""
         self.whole = False
-        links = self.programs._loaded.links
-        for link in [link for event in events for link in links.pop(event)]:
-            link.close()
+        take_away(self.programs, *events)
 
     def connections_in_hash(self) -> dict[bytes, bytes]:
         """Address of each measured socket → its connection, where they are kept in a hash.
