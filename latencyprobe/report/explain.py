@@ -65,13 +65,15 @@ def ends(listed: Iterable[Exchange], chosen: Exchange) -> list[Exchange]:
 
 
 def typical(listed: Sequence[Exchange]) -> Exchange:
-    """Return the exchange that stands for those that burned the worst objective's budget: its slowest whose longest
-    stage burned most of it; where none is like that, its slowest. `listed`: as `listed()` returns them, at least one.
+    """Return the exchange that stands for those that burned the worst objective's budget: of those whose longest stage
+    burned most of it, the slowest that every signal explains which explains most of the bad ones, as far as there is
+    one; where none is like that, the objective's slowest. `listed`: as `listed()` returns them, at least one.
     """
     worst = listed[0].result
     most = worst.bad_by_stage[0].stage if worst.bad_by_stage else ""
+    usual = {one.signal for one in worst.evidence if 2 * one.bad > worst.bad}
     like_most = (one for one in listed if one.result is worst and _longest(one.slow) == most)
-    return next(like_most, listed[0])
+    return max(like_most, key=lambda one: len(usual & _signals(one.slow)), default=listed[0])
 
 
 def slower(slowest: Slow, chosen: Slow, asked: str) -> str:
@@ -79,8 +81,13 @@ def slower(slowest: Slow, chosen: Slow, asked: str) -> str:
     command that explains another one, but for its trace id."""
     if slowest.trace_id == chosen.trace_id:
         return ""
-    took = units.duration(duration_ns(slowest.duration))
-    return f"One took longer, {took}, by another stage, {_longest(slowest)}: {asked} {slowest.trace_id}"
+    took, stage = units.duration(duration_ns(slowest.duration)), _longest(slowest)
+    otherwise = "and less explains it" if stage == _longest(chosen) else f"by another stage, {stage}"
+    return f"One took longer, {took}, {otherwise}: {asked} {slowest.trace_id}"
+
+
+def _signals(slow: Slow) -> set[str]:
+    return {one.signal for one in slow.evidence}
 
 
 def _longest(slow: Slow) -> str:

@@ -31,6 +31,24 @@ def test_without_a_trace_it_is_the_slowest_of_those_that_burned_the_budget() -> 
     assert explain.slower(outlier, outlier, "say") == ""
 
 
+def test_without_a_trace_it_has_the_evidence_that_most_of_the_bad_ones_have() -> None:
+    resent, waited = (model.EvidenceSummary(signal, "rto", 1, "80ms") for signal in ("retransmits", "waits"))
+    unexplained = replace(HALF, trace_id="ff" * 16, duration="2s")
+    explained = replace(HALF, evidence=(resent,))
+    by_another = replace(HALF, trace_id="ee" * 16, duration="3s", evidence=(waited,))
+    burned = (model.BadStage("process", 9, "90", "1s"),)
+
+    def of(bad: int, *slow: model.Slow) -> model.Result:
+        hit = model.Explained("retransmits", bad, "9", bad, "9", "1s"), model.Explained("waits", 4, "9", 4, "9", "1s")
+        return replace(SERVER, bad=9, bad_by_stage=burned, evidence=hit, slowest=slow)
+
+    assert explain.typical(listed(of(5, by_another, unexplained, explained))).slow is explained
+    assert explain.typical(listed(of(4, by_another, unexplained, explained))).slow is by_another
+    assert explain.typical(listed(of(5, by_another, unexplained))).slow is by_another
+    less = "One took longer, 3s, and less explains it: say eeee"
+    assert explain.slower(by_another, explained, "say").startswith(less)
+
+
 def test_without_a_trace_it_is_of_the_worst_objective_and_not_of_the_slowest() -> None:
     def of(name: str, state: State, left: str | None, *slow: model.Slow) -> model.Result:
         return replace(SERVER, objective=name, state=state, error_budget_remaining=left, slowest=slow)
