@@ -66,13 +66,14 @@ def ends(listed: Iterable[Exchange], chosen: Exchange) -> list[Exchange]:
 
 def typical(listed: Sequence[Exchange]) -> Exchange:
     """Return the exchange that stands for those that burned the worst objective's budget: of those whose longest stage
-    burned most of it, the slowest that every signal explains which explains most of the bad ones, as far as there is
-    one; where none is like that, the objective's slowest. `listed`: as `listed()` returns them, at least one.
+    burned most of it (of all, where none is bad), the slowest that each signal explains which explains most of them, as
+    far as there is one; where none is like that, the objective's slowest. `listed`: as `listed()` returns them, not
+    empty.
     """
     worst = listed[0].result
     most = worst.bad_by_stage[0].stage if worst.bad_by_stage else ""
-    usual = {one.signal for one in worst.evidence if 2 * one.bad > worst.bad}
-    like_most = (one for one in listed if one.result is worst and _longest(one.slow) == most)
+    usual = {one.signal for one in worst.evidence if 2 * one.bad > worst.bad or 2 * one.events > worst.events}
+    like_most = (one for one in listed if one.result is worst and (not most or _longest(one.slow) == most))
     return max(like_most, key=lambda one: len(usual & _signals(one.slow)), default=listed[0])
 
 

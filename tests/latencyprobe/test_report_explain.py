@@ -38,13 +38,19 @@ def test_without_a_trace_it_has_the_evidence_that_most_of_the_bad_ones_have() ->
     by_another = replace(HALF, trace_id="ee" * 16, duration="3s", evidence=(waited,))
     burned = (model.BadStage("process", 9, "90", "1s"),)
 
-    def of(bad: int, *slow: model.Slow) -> model.Result:
-        hit = model.Explained("retransmits", bad, "9", bad, "9", "1s"), model.Explained("waits", 4, "9", 4, "9", "1s")
-        return replace(SERVER, bad=9, bad_by_stage=burned, evidence=hit, slowest=slow)
+    def chosen(hits: int, *slow: model.Slow, bad: int = 9) -> model.Slow:
+        """Of 9 RPCs, so many of them bad and as many as `hits` with retransmits, bad ones first."""
+        retransmits = model.Explained("retransmits", hits, "9", min(hits, bad), "9", "1s")
+        waits = model.Explained("waits", 4, "9", min(4, bad), "9", "1s")
+        by_stage = burned if bad else ()
+        evidence = (retransmits, waits)
+        one = replace(SERVER, events=9, bad=bad, bad_by_stage=by_stage, evidence=evidence, slowest=slow)
+        return explain.typical(listed(one)).slow
 
-    assert explain.typical(listed(of(5, by_another, unexplained, explained))).slow is explained
-    assert explain.typical(listed(of(4, by_another, unexplained, explained))).slow is by_another
-    assert explain.typical(listed(of(5, by_another, unexplained))).slow is by_another
+    assert chosen(5, by_another, unexplained, explained) is explained
+    assert chosen(4, by_another, unexplained, explained) is by_another, "a few bad ones alone have any"
+    assert chosen(5, by_another, unexplained) is by_another, "none is like most"
+    assert chosen(5, by_another, unexplained, explained, bad=0) is explained, "of all, where none is bad"
     less = "One took longer, 3s, and less explains it: say eeee"
     assert explain.slower(by_another, explained, "say").startswith(less)
 
