@@ -66,9 +66,9 @@ def ends(listed: Iterable[Exchange], chosen: Exchange) -> list[Exchange]:
 
 def typical(listed: Sequence[Exchange]) -> Exchange:
     """Return the exchange that stands for those that burned the worst objective's budget: of those whose longest stage
-    burned most of it (of all, where none is bad), the slowest that each signal explains which explains most of them, as
-    far as there is one; where none is like that, the objective's slowest. `listed`: as `listed()` returns them, not
-    empty.
+    burned most of it (of all, where none is bad), that with most of the usual signals, then the slowest; where none is
+    like that, the objective's slowest. Usual is a signal that explains most of the bad ones, or most of all. `listed`:
+    as `listed()` returns them, not empty.
     """
     worst = listed[0].result
     most = worst.bad_by_stage[0].stage if worst.bad_by_stage else ""
@@ -83,7 +83,7 @@ def slower(slowest: Slow, chosen: Slow, asked: str) -> str:
     if slowest.trace_id == chosen.trace_id:
         return ""
     took, stage = units.duration(duration_ns(slowest.duration)), _longest(slowest)
-    otherwise = "and less explains it" if stage == _longest(chosen) else f"by another stage, {stage}"
+    otherwise = "without the evidence that most have" if stage == _longest(chosen) else f"by another stage, {stage}"
     return f"One took longer, {took}, {otherwise}: {asked} {slowest.trace_id}"
 
 

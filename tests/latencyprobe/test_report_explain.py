@@ -51,8 +51,8 @@ def test_without_a_trace_it_has_the_evidence_that_most_of_the_bad_ones_have() ->
     assert chosen(4, by_another, unexplained, explained) is by_another, "a few bad ones alone have any"
     assert chosen(5, by_another, unexplained) is by_another, "none is like most"
     assert chosen(5, by_another, unexplained, explained, bad=0) is explained, "of all, where none is bad"
-    less = "One took longer, 3s, and less explains it: say eeee"
-    assert explain.slower(by_another, explained, "say").startswith(less)
+    slower = "One took longer, 3s, without the evidence that most have: say eeee"
+    assert explain.slower(by_another, explained, "say").startswith(slower)
 
 
 def test_without_a_trace_it_is_of_the_worst_objective_and_not_of_the_slowest() -> None:
